@@ -1,0 +1,1 @@
+//! Sees tensors.

@@ -1,0 +1,1 @@
+//! The stage that turns a trace into files and files into a trace.

@@ -1,0 +1,58 @@
+//! The stage that reduces one tensor to a few numbers: its element type, its view of memory, its summary.
+//!
+//! It is not concerned with where a tensor comes from or what is done with the numbers.
+
+mod dtype;
+mod view;
+
+pub use dtype::{DType, ParseDTypeError};
+pub use view::{TensorView, ViewError};
+
+use serde::{Deserialize, Serialize};
+
+/// A number in the class of its tensor's elements, so that 64-bit integers stay exact.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Number {
+    /// An element of a signed integer tensor.
+    Int(i64),
+    /// An element of an unsigned integer tensor that does not fit an `i64`.
+    UInt(u64),
+    /// An element of a floating-point tensor.
+    Float(f64),
+}
+
+/// What one pass over a tensor's elements tells.
+///
+/// Floating-point statistics follow PyTorch: a NaN anywhere makes `mean`, `std`, `min`, `max`,
+/// `abs_max` and `l2` NaN. Integer and bool elements are taken as numbers (`true` is 1).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// How many elements the tensor has.
+    pub count: u64,
+    /// Arithmetic mean; absent for an empty tensor.
+    pub mean: Option<f64>,
+    /// Unbiased standard deviation (divisor `count - 1`): NaN for one element, absent for none.
+    pub std: Option<f64>,
+    /// Smallest element; absent for an empty tensor.
+    pub min: Option<Number>,
+    /// Largest element; absent for an empty tensor.
+    pub max: Option<Number>,
+    /// How many elements are NaN.
+    pub nan: u64,
+    /// How many elements are +Inf.
+    pub pos_inf: u64,
+    /// How many elements are -Inf.
+    pub neg_inf: u64,
+    /// How many elements equal zero (`-0.0` included).
+    pub zeros: u64,
+    /// Largest absolute value; absent for an empty tensor.
+    pub abs_max: Option<f64>,
+    /// Euclidean norm, `sqrt(sum of squares)`; 0 for an empty tensor.
+    pub l2: f64,
+    /// Row-major logical index of the first NaN or Inf.
+    pub first_non_finite: Option<u64>,
+    /// `sum over k of (k + 1) * bits_k mod 2^64`, where `bits_k` is the bit pattern of the k-th
+    /// element in row-major logical order, zero-extended to 64 bits.
+    pub checksum: u64,
+}
