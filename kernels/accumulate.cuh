@@ -33,12 +33,15 @@ struct PivotSums {
   DEVICE PivotSums()
       : pivot(0), sum(0), squares(0), finite(0), pos_inf(0), neg_inf(0), first_non_finite(NO_INDEX) {}
 
-  DEVICE void add_finite(double x) {
-    if (finite == 0) pivot = x;
-    double d = x - pivot;
+  DEVICE void add_about_zero(double d) {
     sum += d;
     squares = fma(d, d, squares);
     finite++;
+  }
+
+  DEVICE void add_finite(double x) {
+    if (finite == 0) pivot = x;
+    add_about_zero(x - pivot);
   }
 
   DEVICE void add(double x, u64 logical) {
@@ -172,10 +175,7 @@ struct TinyFloatSums {
       min2 = half2_min(min2, pair);
       max2 = half2_max(max2, pair);
       zeros += x == 0.0f;
-      sums.sum += (double)x;
-      sums.squares = fma((double)x, (double)x, sums.squares);
-      sums.finite++;
-      return;
+      return sums.add_about_zero((double)x);
     }
     if (x > 0) max2 = 0x7c007c00u;
     if (x < 0) min2 = 0xfc00fc00u;
@@ -202,11 +202,11 @@ DEVICE T most(T a, T b) { return b > a ? b : a; }
 template <class F>
 struct WideSums {
   static const int PER_VECTOR = 16 / F::BYTES, GROUP_VECTORS = 1;
-  typename F::Number min, max;
+  typename F::Number min, max, pivot;
   u32 zeros;
-  PivotSums sums;
+  PivotSums sums;                                   // about zero, of distances from `pivot`
 
-  DEVICE WideSums() : min(F::highest()), max(F::lowest()), zeros(0) {}
+  DEVICE WideSums() : min(F::highest()), max(F::lowest()), pivot(0), zeros(0) {}
 
   DEVICE u32 add(const Vector (&v)[VECTORS]) {
     u32 left_out = 0;
@@ -233,7 +233,8 @@ struct WideSums {
     min = least(min, x);
     max = most(max, x);
     zeros += x == 0;
-    sums.add_finite((double)x);
+    if (sums.finite == 0) pivot = F::pivot(x);
+    sums.add_about_zero(F::distance(x, pivot));
   }
 
   DEVICE void add_element(u64 bits, u64 logical) {
@@ -245,12 +246,12 @@ struct WideSums {
   }
 
   DEVICE Moments moments() const {
-    return Moments{sums.pivot, sums.sum, sums.squares, sums.finite, F::key(min), F::key(max),
+    return Moments{(double)pivot, sums.sum, sums.squares, sums.finite, F::key(min), F::key(max),
                    sums.pos_inf, sums.neg_inf, zeros, sums.first_non_finite};
   }
 };
 
-// Integers of one and two bytes, and bool: exact integer sums of the elements made unsigned.
+// Integers of one and two bytes: exact integer sums of the elements made unsigned.
 template <class F>
 struct SmallIntSums {
   static const int PER_VECTOR = 16 / F::BYTES, GROUP_VECTORS = 1;

@@ -11,7 +11,8 @@
 
 // One tile's statistics, and two tiles' once merged.
 struct Part {
-  double mean, m2;             // over the finite elements; m2 = sum of squared distances from mean
+  double pivot, offset;        // the finite elements' mean is pivot + offset
+  double m2;                   // sum of their squared distances from the mean
   u64 finite;                  // how many elements are finite
   u64 min, max;                // ordered keys, see keys.cuh; NaN left out
   u64 pos_inf, neg_inf, zeros;
@@ -24,7 +25,7 @@ struct Slot {
   u64 sequence;                // the host's number for this tensor, written last
   u64 count;
   Part part;
-  u64 reserved[4];
+  u64 reserved[3];
   double sketch[SKETCH];       // not written yet
 };
 
@@ -87,7 +88,7 @@ typedef Batch<DenseTensor, 80> DenseBatch;
 typedef Batch<StridedTensor, 16> StridedBatch;
 typedef Batch<QuantizedTensor, 12> QuantizedBatch;
 
-static_assert(sizeof(Part) == 80 && sizeof(Slot) == 128 + 8 * SKETCH, "the host reads these");
+static_assert(sizeof(Part) == 88 && sizeof(Slot) == 128 + 8 * SKETCH, "the host reads these");
 static_assert(sizeof(DenseTensor) == 48 && sizeof(StridedTensor) == 248, "the host writes these");
 static_assert(sizeof(QuantizedTensor) == 312, "the host writes these");
 static_assert(sizeof(DenseBatch) <= 4096 && sizeof(StridedBatch) <= 4096 && sizeof(QuantizedBatch) <= 4096,

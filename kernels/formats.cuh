@@ -43,9 +43,13 @@ struct E5M2 {
 };
 
 // Numbers that need double precision, or more.
+//
+// `pivot` is a number near x that double holds exactly, `distance` its distance from x.
 struct F64 {
   static const int BYTES = 8;
   typedef double Number;
+  static DEVICE double pivot(double x) { return x; }
+  static DEVICE double distance(double x, double pivot) { return x - pivot; }
   static DEVICE double number(u64 bits) { return __longlong_as_double((i64)bits); }
   static DEVICE double lowest() { return __longlong_as_double((i64)0xfff0000000000000ull); }
   static DEVICE double highest() { return __longlong_as_double(0x7ff0000000000000ll); }
@@ -54,6 +58,11 @@ struct F64 {
 struct I64 {
   static const int BYTES = 8;
   typedef i64 Number;
+  static DEVICE i64 pivot(i64 x) { return ((u64)x + (1ull << 53)) >> 54 ? x & ~0x7ffll : x; }
+  // The unsigned difference is right even where the signed one overflows.
+  static DEVICE double distance(i64 x, i64 pivot) {
+    return x < pivot ? -(double)((u64)pivot - (u64)x) : (double)((u64)x - (u64)pivot);
+  }
   static DEVICE i64 number(u64 bits) { return (i64)bits; }
   static DEVICE i64 lowest() { return (i64)(1ull << 63); }
   static DEVICE i64 highest() { return (i64)~(1ull << 63); }
@@ -62,6 +71,8 @@ struct I64 {
 struct U64 {
   static const int BYTES = 8;
   typedef u64 Number;
+  static DEVICE u64 pivot(u64 x) { return x >> 53 ? x & ~0x7ffull : x; }
+  static DEVICE double distance(u64 x, u64 pivot) { return x < pivot ? -(double)(pivot - x) : (double)(x - pivot); }
   static DEVICE u64 number(u64 bits) { return bits; }
   static DEVICE u64 lowest() { return 0; }
   static DEVICE u64 highest() { return ~0ull; }
@@ -70,6 +81,8 @@ struct U64 {
 struct I32 {
   static const int BYTES = 4;
   typedef int Number;
+  static DEVICE int pivot(int x) { return x; }
+  static DEVICE double distance(int x, int pivot) { return (double)x - (double)pivot; }
   static DEVICE int number(u64 bits) { return (int)(u32)bits; }
   static DEVICE int lowest() { return -0x7fffffff - 1; }
   static DEVICE int highest() { return 0x7fffffff; }
@@ -78,13 +91,15 @@ struct I32 {
 struct U32 {
   static const int BYTES = 4;
   typedef u32 Number;
+  static DEVICE u32 pivot(u32 x) { return x; }
+  static DEVICE double distance(u32 x, u32 pivot) { return (double)x - (double)pivot; }
   static DEVICE u32 number(u64 bits) { return (u32)bits; }
   static DEVICE u32 lowest() { return 0; }
   static DEVICE u32 highest() { return 0xffffffffu; }
   static DEVICE u64 key(u32 v) { return key_of((i64)v); }
 };
 
-// Integers of one or two bytes, made unsigned by adding BIAS: their sums are exact.
+// Integers of one or two bytes, bool among them, made unsigned by adding BIAS: their sums are exact.
 struct I16 {
   static const int BYTES = 2, BIAS = 0x8000;
   static DEVICE u32 unsigned_lanes(u32 w) { return w ^ 0x80008000u; }
@@ -103,8 +118,3 @@ struct U8 {
 };
 // The top bit of every byte of w that is not zero.
 DEVICE u32 nonzero_bytes(u32 w) { return (((w & 0x7f7f7f7fu) + 0x7f7f7f7fu) | w) & 0x80808080u; }
-// Any byte but 0 counts as `true`, which is 1.
-struct Bool {
-  static const int BYTES = 1, BIAS = 0;
-  static DEVICE u32 unsigned_lanes(u32 w) { return nonzero_bytes(w) >> 7; }
-};

@@ -6,8 +6,7 @@
 #define NO_MAX (0ull)
 
 DEVICE u64 key_of(double value) {
-  // Adding zero makes -0.0 positive: equal numbers have one key.
-  u64 bits = (u64)__double_as_longlong(value + 0.0);
+  u64 bits = (u64)__double_as_longlong(value);
   return (bits >> 63) ? ~bits : bits | 1ull << 63;
 }
 DEVICE u64 key_of(i64 value) { return (u64)value ^ 1ull << 63; }

@@ -43,21 +43,23 @@ DEVICE void join(Moments& a, Other b) {
   a.first_non_finite = smaller(a.first_non_finite, b.get(a, &Moments::first_non_finite));
 }
 
-DEVICE Part empty_part() { return Part{0.0, 0.0, 0, NO_MIN, NO_MAX, 0, 0, 0, NO_INDEX, 0}; }
+DEVICE Part empty_part() { return Part{0.0, 0.0, 0.0, 0, NO_MIN, NO_MAX, 0, 0, 0, NO_INDEX, 0}; }
 
 // The parts of two disjoint sets of elements (Chan, Golub and LeVeque 1979), if `take` is set.
 // All lanes must call it: the fields may have to come from a lane.
 template <class Other>
 DEVICE void merge(Part& a, Other b, bool take) {
   u64 finite = b.get(a, &Part::finite);
-  double mean = b.get(a, &Part::mean), m2 = b.get(a, &Part::m2);
+  double pivot = b.get(a, &Part::pivot), offset = b.get(a, &Part::offset), m2 = b.get(a, &Part::m2);
   if (take && finite) {
     if (a.finite) {
-      double na = (double)a.finite, nb = (double)finite, n = na + nb, d = mean - a.mean;
-      a.mean = fma(d, nb / n, a.mean);
-      a.m2 += m2 + d * d * (na * (nb / n));
+      double na = (double)a.finite, nb = (double)finite, share = nb / (na + nb);
+      double d = (pivot - a.pivot) + (offset - a.offset);
+      a.offset = fma(d, share, a.offset);
+      a.m2 += m2 + d * d * (na * share);
     } else {
-      a.mean = mean;
+      a.pivot = pivot;
+      a.offset = offset;
       a.m2 = m2;
     }
     a.finite += finite;
@@ -115,8 +117,9 @@ DEVICE Part reduce_block(Moments m, u64 checksum) {
       checksum += checksums[w];
     }
     if (m.finite) {
-      double shift = m.sum / (double)m.finite, m2 = m.squares - m.sum * shift;
-      part.mean = pivot + shift;
+      part.pivot = pivot;
+      part.offset = m.sum / (double)m.finite;
+      double m2 = m.squares - m.sum * part.offset;
       part.m2 = m2 < 0 ? 0 : m2;                    // not fmax, which would hide a NaN
     }
     part.finite = m.finite;

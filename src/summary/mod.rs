@@ -2,6 +2,8 @@
 //!
 //! It is not concerned with where a tensor comes from or what is done with the numbers.
 
+#[cfg(feature = "cuda-driver")]
+pub mod cuda;
 mod dtype;
 mod view;
 

@@ -312,6 +312,24 @@ inline double __longlong_as_double(long long bits) { return shim_bits<double>(bi
 inline long long __double_as_longlong(double value) { return shim_bits<long long>(value); }
 inline int __ffs(int value) { return __builtin_ffs(value); }
 
+// As PTX's min and max: a number wins over NaN, -0 is below +0. The C library leaves zeros open.
+template <class T>
+T shim_min(T a, T b) {
+  if (a != a) return b;
+  if (b != b) return a;
+  return a < b || (a == b && std::signbit(a)) ? a : b;
+}
+template <class T>
+T shim_max(T a, T b) {
+  if (a != a) return b;
+  if (b != b) return a;
+  return a < b || (a == b && std::signbit(a)) ? b : a;
+}
+#define fminf shim_min<float>
+#define fmaxf shim_max<float>
+#define fmin shim_min<double>
+#define fmax shim_max<double>
+
 // ---- the machine operations of kernels/device.cuh -----------------------------------------------
 
 inline uint4 load_streaming(const void* address) {
