@@ -62,7 +62,17 @@ struct PivotSums {
   }
 };
 
-// f32, f16, bf16: groups of 16 in f32 about their own first element.
+// The sum in pairs of pairs: of a power of two of equal numbers it is exact.
+template <int N>
+DEVICE float tree_sum(const float* x) {
+  return tree_sum<N / 2>(x) + tree_sum<N / 2>(x + N / 2);
+}
+template <>
+DEVICE float tree_sum<1>(const float* x) {
+  return *x;
+}
+
+// f32, f16, bf16: groups of 16 in f32 about their own mean, in two passes over the registers.
 template <class F>
 struct FloatSums {
   static const int PER_VECTOR = 16 / F::BYTES, GROUP_VECTORS = F::BYTES;
@@ -87,10 +97,10 @@ struct FloatSums {
 
   // False if the group holds NaN or Inf, or numbers whose squares leave the range of f32.
   DEVICE bool add_group(const float (&x)[16]) {
-    float sum = 0, squares = 0, low = x[0], high = x[0];
+    float mean = tree_sum<16>(x) * 0.0625f, sum = 0, squares = 0, low = x[0], high = x[0];
 #pragma unroll
-    for (int i = 1; i < 16; i++) {
-      float d = x[i] - x[0];
+    for (int i = 0; i < 16; i++) {
+      float d = x[i] - mean;
       sum += d;
       squares = fmaf(d, d, squares);
       low = fminf(low, x[i]);
@@ -102,7 +112,7 @@ struct FloatSums {
     for (int i = 0; i < 16; i++) zeros += x[i] == 0.0f;
     min = fminf(min, low);
     max = fmaxf(max, high);
-    sums.add_group<16>((double)x[0], (double)sum, (double)squares);
+    sums.add_group<16>((double)mean, (double)sum, (double)squares);
     return true;
   }
 
