@@ -91,7 +91,7 @@ fn a_dump_holds_the_bytes_the_producer_wrote_last() {
         let (sink, done) = sink(Duration::ZERO, usize::MAX);
         let tensor = plain(DType::U8, memory.address, &[size], &[1]);
         // SAFETY: the owner frees the memory only when the dumper drops it.
-        unsafe { dumper.dump(stream.producer(), &tensor, Box::new(memory), sink) }.unwrap();
+        unsafe { dumper.dump(stream.producer(), &tensor, Box::new(memory), sink) };
         all.push((data, done));
     }
     for (data, done) in all {
@@ -132,7 +132,7 @@ fn a_dump_is_row_major_whatever_the_layout() {
             let tensor = plain(dtype.clone(), memory.address + first as u64 * size as u64, shape, strides);
             let (sink, done) = sink(Duration::ZERO, usize::MAX);
             // SAFETY: as above.
-            unsafe { dumper.dump(stream.producer(), &tensor, Box::new(memory), sink) }.unwrap();
+            unsafe { dumper.dump(stream.producer(), &tensor, Box::new(memory), sink) };
             let (found, outcome) = done.recv().unwrap();
             outcome.unwrap();
             assert!(found == bytes(&dtype, &wanted), "{dtype} {shape:?} {strides:?}");
@@ -170,7 +170,7 @@ fn dumping_returns_at_once_and_keeps_the_tensor_until_it_was_copied() {
     };
     let (sink, done) = sink(Duration::ZERO, usize::MAX);
     // SAFETY: as above.
-    unsafe { dumper.dump(stream.producer(), &tensor, Box::new(keep), sink) }.unwrap();
+    unsafe { dumper.dump(stream.producer(), &tensor, Box::new(keep), sink) };
     order.lock().unwrap().push("returned");
     let (found, outcome) = done.recv().unwrap();
     outcome.unwrap();
@@ -193,7 +193,7 @@ fn pinned_memory_is_the_pool_and_no_more() {
         let tensor = plain(DType::U8, memory.address, &[200, 75], &[150, 2]);
         let (sink, done) = sink(Duration::ZERO, usize::MAX);
         // SAFETY: as above.
-        unsafe { dumper.dump(stream.producer(), &tensor, Box::new(memory), sink) }.unwrap();
+        unsafe { dumper.dump(stream.producer(), &tensor, Box::new(memory), sink) };
         assert_eq!(standin.pinned_bytes(), pool);
         all.push(done);
     }
@@ -222,7 +222,7 @@ fn a_slow_sink_holds_its_producer_back_instead_of_filling_the_device() {
         let tensor = plain(DType::U8, memory.address, &[20_000], &[1]);
         let (sink, _) = sink(Duration::from_millis(4), usize::MAX);
         // SAFETY: as above.
-        unsafe { dumper.dump(stream.producer(), &tensor, Box::new(memory), sink) }.unwrap();
+        unsafe { dumper.dump(stream.producer(), &tensor, Box::new(memory), sink) };
         most.fetch_max(standin.live_bytes() - before, Ordering::Relaxed);
     }
     dumper.finish().unwrap();
@@ -243,7 +243,7 @@ fn a_sink_that_fails_is_told_and_the_others_are_written() {
         let tensor = plain(DType::U8, memory.address, &[30_000], &[1]);
         let (sink, done) = sink(Duration::ZERO, room);
         // SAFETY: as above.
-        unsafe { dumper.dump(stream.producer(), &tensor, Box::new(memory), sink) }.unwrap();
+        unsafe { dumper.dump(stream.producer(), &tensor, Box::new(memory), sink) };
         all.push(done.recv().unwrap());
     }
     assert!(all[0].0 == data && all[0].1.is_ok());
@@ -262,7 +262,7 @@ fn a_driver_that_fails_is_reported_to_the_sink() {
         let tensor = plain(DType::U8, memory.address, &[9000], &[1]);
         let (sink, done) = sink(Duration::ZERO, usize::MAX);
         // SAFETY: as above.
-        unsafe { dumper.dump(stream.producer(), &tensor, Box::new(memory), sink) }.unwrap();
+        unsafe { dumper.dump(stream.producer(), &tensor, Box::new(memory), sink) };
         let (_, outcome) = done.recv().unwrap();
         assert!(matches!(outcome, Err(DumpError::Cuda(CudaError::Driver { .. }))), "{call}");
         standin.heal();
@@ -270,15 +270,17 @@ fn a_driver_that_fails_is_reported_to_the_sink() {
     }
 }
 
-/// A sink that breaks its contract.
-struct Panics;
+/// A sink that breaks its contract, but says how it was closed.
+struct Panics(mpsc::Sender<Result<(), DumpError>>);
 
 impl DumpSink for Panics {
     fn write(&mut self, _: &[u8]) -> io::Result<()> {
         panic!("a sink that panics");
     }
 
-    fn close(self: Box<Self>, _: Result<(), DumpError>) {}
+    fn close(self: Box<Self>, outcome: Result<(), DumpError>) {
+        let _ = self.0.send(outcome);
+    }
 }
 
 #[test]
@@ -287,16 +289,17 @@ fn a_panicking_sink_stops_the_writer_and_nobody_hangs() {
     let stream = standin.stream();
     let dumper = Dumper::new(0, SMALL).unwrap();
     let dump = || {
+        let (closed, outcome) = mpsc::channel();
         let memory = standin.memory(&[1; 9000]).into_owner();
         let tensor = plain(DType::U8, memory.address, &[9000], &[1]);
+        let sink = Box::new(Panics(closed));
         // SAFETY: as above.
-        unsafe { dumper.dump(stream.producer(), &tensor, Box::new(memory), Box::new(Panics)) }
+        unsafe { dumper.dump(stream.producer(), &tensor, Box::new(memory), sink) };
+        outcome.recv_timeout(Duration::from_millis(5))
     };
-    dump().unwrap();
     // Sooner or later the thread is gone, and saying so takes no waiting.
     let stopped = (0..1000).any(|_| {
-        std::thread::sleep(Duration::from_millis(5));
-        matches!(dump(), Err(CudaError::WriterStopped))
+        matches!(dump(), Ok(Err(DumpError::Cuda(CudaError::WriterStopped))))
     });
     assert!(stopped);
     assert!(matches!(dumper.finish(), Err(CudaError::WriterStopped)));
@@ -311,13 +314,14 @@ fn empty_and_quantised_tensors_are_told_apart() {
     let tensor = plain(DType::F32, memory.address, &[0, 4], &[4, 1]);
     let (collect, done) = sink(Duration::ZERO, usize::MAX);
     // SAFETY: as above.
-    unsafe { dumper.dump(stream.producer(), &tensor, Box::new(memory), collect) }.unwrap();
+    unsafe { dumper.dump(stream.producer(), &tensor, Box::new(memory), collect) };
     let (found, outcome) = done.recv().unwrap();
     outcome.unwrap();
     assert!(found.is_empty());
     let unreadable = plain(DType::Quantized("q4f".to_owned()), 0, &[4], &[1]);
-    let (collect, _) = sink(Duration::ZERO, usize::MAX);
+    let (collect, done) = sink(Duration::ZERO, usize::MAX);
     // SAFETY: nothing is read.
-    let error = unsafe { dumper.dump(stream.producer(), &unreadable, Box::new(()), collect) };
-    assert!(matches!(error, Err(CudaError::Unsupported(_))));
+    unsafe { dumper.dump(stream.producer(), &unreadable, Box::new(()), collect) };
+    let (_, outcome) = done.recv().unwrap();
+    assert!(matches!(outcome, Err(DumpError::Cuda(CudaError::Unsupported(_)))));
 }

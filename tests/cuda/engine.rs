@@ -306,7 +306,24 @@ fn a_kernel_that_never_wrote_its_slot_is_noticed() {
     let stream = standin.stream();
     let mut engine = Engine::new(0).unwrap();
     let memory = standin.memory(&[0; 256]);
-    // The copy to the host is lost, as if the device had skipped it.
+    let tensor = f32_tensor(memory.address, 64);
+    // Once in a fresh slot, once in one that an older result is in.
+    for round in 0..2 {
+        standin.lose_launches(1);
+        summarise(&mut engine, stream.producer(), 7, tensor.clone());
+        summarise(&mut engine, stream.producer(), 8, tensor.clone());
+        let done = engine.flush();
+        assert!(matches!(done[0], (7, Err(CudaError::MissingResult { .. }))), "round {round}");
+        assert!(matches!(done[1], (8, Ok(_))), "round {round}");
+    }
+}
+
+#[test]
+fn a_copy_that_cannot_be_started_fails_the_summaries_it_would_bring() {
+    let standin = standin();
+    let stream = standin.stream();
+    let mut engine = Engine::new(0).unwrap();
+    let memory = standin.memory(&[0; 256]);
     standin.fail("cuMemcpyDtoHAsync_v2", ILLEGAL_ADDRESS, 0);
     summarise(&mut engine, stream.producer(), 7, f32_tensor(memory.address, 64));
     let done = engine.flush();

@@ -52,6 +52,7 @@ int failing_code = 0;
 long failing_after = 0;
 std::atomic<unsigned> delay_us{0};
 std::atomic<long> host_waits{0};
+std::atomic<long> launches_to_lose{0};
 
 // Counts the call; the code to return at once, if this call is to fail.
 int enter(const char* name) {
@@ -248,6 +249,8 @@ CONTROL standin_order(unsigned seed, unsigned workers) {
   shim::workers = workers;
 }
 CONTROL standin_delay(unsigned us) { delay_us = us; }
+// The next launches succeed and do nothing.
+CONTROL standin_lose_launches(long count) { launches_to_lose = count; }
 // The call fails with `code` after succeeding `after` times more; code 0 heals it.
 CONTROL standin_fail(const char* call, int code, long after) {
   std::lock_guard<std::mutex> lock(state);
@@ -621,6 +624,10 @@ API cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned gr
     copies->emplace_back((char*)arguments[i], (char*)arguments[i] + kernel->argument_bytes[i]);
   }
   if (bytes > 4096) return OUT_OF_RESOURCES;
+  if (launches_to_lose > 0) {
+    launches_to_lose--;
+    return SUCCESS;
+  }
   stream_of(handle)->push([=] {
     std::vector<void*> pointers;
     for (auto& copy : *copies) pointers.push_back(copy.data());

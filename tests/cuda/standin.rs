@@ -125,6 +125,11 @@ impl Standin {
         self.fail("", 0, 0);
     }
 
+    /// Makes the next launches succeed and do nothing.
+    pub fn lose_launches(&self, count: i64) {
+        call!(self, "standin_lose_launches", (count => c_long) -> ());
+    }
+
     /// How often the host has been made to wait so far.
     pub fn host_waits(&self) -> i64 {
         call!(self, "standin_host_waits", () -> c_long)

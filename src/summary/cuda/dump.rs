@@ -172,9 +172,8 @@ impl Dumper {
     /// `keep` is dropped when the copy is done. A quantised tensor is dumped as what it is stored
     /// in: describe it as plain bytes or words.
     ///
-    /// # Errors
-    /// If the tensor's layout cannot be walked, the driver refuses the event, or the writer has
-    /// stopped; the sink is dropped unclosed then.
+    /// A tensor whose layout cannot be walked, a driver that refuses, a writer that has stopped:
+    /// all end in the sink's `close`.
     ///
     /// # Safety
     /// Every element is inside memory of the device that stays allocated and unwritten, after the
@@ -185,15 +184,21 @@ impl Dumper {
         tensor: &DeviceTensor,
         keep: Box<dyn Any + Send>,
         sink: Box<dyn DumpSink>,
-    ) -> Result<(), CudaError> {
+    ) {
         /// What a job costs beyond the tensor it keeps.
         const JOB_BYTES: u64 = 4096;
-        let source = Source::new(tensor)?;
-        self.device.bind()?;
-        let mut ready = Event::new(&self.device)?;
-        ready.record(stream)?;
-        let cost = source.bytes + JOB_BYTES;
-        self.waiting.enter(cost, self.limit)?;
+        let prepared = Source::new(tensor).and_then(|source| {
+            self.device.bind()?;
+            let mut ready = Event::new(&self.device)?;
+            ready.record(stream)?;
+            let cost = source.bytes + JOB_BYTES;
+            self.waiting.enter(cost, self.limit)?;
+            Ok((ready, source, cost))
+        });
+        let (ready, source, cost) = match prepared {
+            Ok(prepared) => prepared,
+            Err(error) => return sink.close(Err(error.into())),
+        };
         let job = Job {
             ready,
             source,
@@ -201,8 +206,13 @@ impl Dumper {
             sink,
             cost,
         };
-        let jobs = self.jobs.as_ref().ok_or(CudaError::WriterStopped)?;
-        jobs.send(job).map_err(|_| CudaError::WriterStopped)
+        let refused = match &self.jobs {
+            Some(jobs) => jobs.send(job).err().map(|mpsc::SendError(job)| job),
+            None => Some(job),
+        };
+        if let Some(job) = refused {
+            job.sink.close(Err(CudaError::WriterStopped.into()));
+        }
     }
 
     /// Waits until every dump is written and its sink closed.

@@ -5,6 +5,8 @@
 //! of traces. `docs/cuda.md` tells how the parts work together and what is tested where.
 
 mod batch;
+#[cfg(feature = "cuda")]
+mod cubecl_stream;
 mod driver;
 mod dump;
 mod engine;
@@ -13,6 +15,8 @@ mod layout;
 mod slot;
 mod tensor;
 
+#[cfg(feature = "cuda")]
+pub use cubecl_stream::CubeclEngine;
 pub use cudarc::driver::sys::CUstream;
 pub use driver::ProducerStream;
 pub use dump::{DumpError, DumpOptions, DumpSink, Dumper};
