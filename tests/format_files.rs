@@ -170,7 +170,7 @@ fn as_full(trace: &Trace, with_values: bool) -> Trace {
         .roots
         .iter_mut()
         .for_each(|root| strip(root, with_values));
-    // The mark of an incomplete trace lies on its first root.
+    // The first root also carries the mark of an incomplete trace.
     trace.roots[0].complete &= trace.complete;
     trace
 }

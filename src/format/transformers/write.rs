@@ -74,8 +74,10 @@ fn serialize(out: &mut dyn Write, trace: &Trace, tree: Tree) -> io::Result<()> {
         .roots
         .split_first()
         .ok_or_else(|| io::Error::other("the trace has no root call"))?;
+    // The first root also speaks for the whole trace.
+    let complete = trace.complete && trace.roots.iter().all(|root| root.complete);
     First {
-        root: Root::new(first, 0, first.complete && trace.complete, tree),
+        root: Root::new(first, 0, complete, tree),
         later,
     }
     .serialize(&mut json)?;
