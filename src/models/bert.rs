@@ -402,10 +402,10 @@ impl BertModel {
             .forward(input_ids, position_ids, token_type_ids);
         let attention_mask = bidirectional_mask(attention_mask.as_ref());
         let sequence_output = self.encoder.forward(embedding_output, attention_mask);
-        let pooler_output = match &self.pooler {
-            Some(pooler) => Some(pooler.forward(sequence_output.clone())),
-            None => None,
-        };
+        let mut pooler_output = None;
+        if let Some(pooler) = &self.pooler {
+            pooler_output = Some(pooler.forward(sequence_output.clone()));
+        }
         BertOutputs {
             last_hidden_state: sequence_output,
             pooler_output,

@@ -8,11 +8,15 @@ use burn_store::burn_pack::Tensor as PackTensor;
 use burn_store::{ModuleStore, SafetensorsStore};
 use serde_json::Value;
 
+use super::config::shorten;
 use super::error::LoadError;
 use super::files::{open_file, read_bounded};
 
 /// The largest index that is read, in bytes. That of a model with 1000 layers is about 1 MB.
 const MAX_INDEX_BYTES: u64 = 64 << 20;
+
+/// The number of absent files that a message lists.
+const LISTED: usize = 20;
 
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
@@ -46,29 +50,30 @@ impl Checkpoint {
             reason,
         };
         let shards = read_index(index)?;
-        let absent: Vec<&str> = shards
-            .keys()
-            .filter(|shard| !folder.join(shard).is_file())
-            .map(String::as_str)
-            .collect();
-        if !absent.is_empty() {
+        let mut absent = shards.keys().filter(|shard| !folder.join(shard).is_file());
+        let named: Vec<String> = absent.by_ref().take(LISTED).map(|s| shorten(s)).collect();
+        if !named.is_empty() {
+            let more = match absent.count() {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
             return Err(bad(format!(
-                "it names files that are not in the folder: {}",
-                absent.join(", ")
+                "it names files that are not in the folder: {}{more}",
+                named.join(", ")
             )));
         }
         let mut tensors = BTreeMap::new();
         for (shard, keys) in &shards {
             let contents = open_safetensors(&folder.join(shard))?;
             if let Some(key) = keys.iter().find(|key| !contents.contains_key(*key)) {
-                let key = key.escape_debug();
+                let key = shorten(key);
                 return Err(bad(format!(
                     "it names `{key}` in {shard}, which has no such key"
                 )));
             }
             for (key, tensor) in contents {
                 if tensors.insert(key.clone(), tensor).is_some() {
-                    let key = key.escape_debug();
+                    let key = shorten(&key);
                     return Err(bad(format!(
                         "`{key}` is in {shard} and in another file too"
                     )));
@@ -93,11 +98,11 @@ fn read_index(index: &Path) -> Result<BTreeMap<String, Vec<String>>, LoadError> 
     let mut shards = BTreeMap::<String, Vec<String>>::new();
     for (key, shard) in weight_map {
         let Some(shard) = shard.as_str() else {
-            let key = key.escape_debug();
+            let key = shorten(key);
             return Err(bad(format!("`weight_map` gives no file name for `{key}`")));
         };
         if !stays_in_folder(shard) {
-            let shard = shard.escape_debug();
+            let shard = shorten(shard);
             return Err(bad(format!(
                 "the file name `{shard}` leads out of the folder"
             )));

@@ -255,14 +255,22 @@ impl ConfigFile {
         }
     }
 
-    /// The value of `key` as it should appear in a message: JSON, cut short where it is long.
+    /// The value of `key` as it should appear in a message: JSON.
     fn shown(&self, key: &str) -> String {
-        let text = self.get(key).map_or("absent".to_owned(), Value::to_string);
-        match text.char_indices().nth(60) {
-            Some((end, _)) => format!("{}...", &text[..end]),
-            None => text,
-        }
+        self.get(key)
+            .map_or("absent".to_owned(), |value| shorten(&value.to_string()))
     }
+}
+
+/// Text from a file as it may appear in a message: control characters escaped, cut where it is
+/// long.
+pub(super) fn shorten(text: &str) -> String {
+    let mut characters = text.chars();
+    let mut shown: String = characters.by_ref().take(60).collect();
+    if characters.next().is_some() {
+        shown.push_str("...");
+    }
+    shown.replace(char::is_control, "\u{fffd}")
 }
 
 /// Whether two values are equal, an integer and the same float being equal too.

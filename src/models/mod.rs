@@ -9,7 +9,7 @@
 //! use burnscope::models::{self, ModelInputs};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let model = models::load("checkpoint".as_ref(), &Device::flex())?;
+//! let model = models::load("checkpoint".as_ref(), &Device::default())?;
 //! let inputs = ModelInputs::read("inputs.safetensors".as_ref())?;
 //! let outputs = model.forward(&inputs)?;
 //! println!("{}: {:?}", model.class_name(), outputs.logits.map(|logits| logits.dims()));
@@ -45,6 +45,7 @@ pub use pooling::{Pooling, normalize};
 pub use weights::{PATH_NAMES, checkpoint_name};
 
 use checkpoint::Checkpoint;
+use config::shorten;
 use weights::{Keyed, dtype_name};
 
 /// Something to do with a model whatever its class.
@@ -131,7 +132,7 @@ impl Class {
             return match (exact, base()) {
                 (Some(class), _) => Ok((class, false)),
                 (None, Some(class)) => Ok((class, true)),
-                (None, None) => Err(unknown(format!("the architecture {name:?}"))),
+                (None, None) => Err(unknown(format!("the architecture `{}`", shorten(name)))),
             };
         }
         let Some(model_type) = config.text("model_type")? else {
@@ -141,7 +142,7 @@ impl Class {
             .iter()
             .find(|class| class.is_base && class.model_type == model_type)
             .map(|class| (class, true))
-            .ok_or_else(|| unknown(format!("the model type {model_type:?}")))
+            .ok_or_else(|| unknown(format!("the model type `{}`", shorten(model_type))))
     }
 }
 

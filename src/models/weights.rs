@@ -2,6 +2,7 @@
 //! them are there, and in what dtype they are loaded.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{DType, Tensor};
@@ -78,10 +79,11 @@ impl Keyed {
                 Some((norm, "beta")) if norm.ends_with("LayerNorm") => format!("{norm}.bias"),
                 _ => key,
             };
-            if keyed.tensors.contains_key(&key) {
-                keyed.doubled.push(original);
-            } else {
-                keyed.tensors.insert(key, (original, tensor));
+            match keyed.tensors.entry(key) {
+                Entry::Vacant(entry) => {
+                    entry.insert((original, tensor));
+                }
+                Entry::Occupied(_) => keyed.doubled.push(original),
             }
         }
         keyed
@@ -136,7 +138,7 @@ impl Keyed {
                 reason: error.to_string(),
             });
         }
-        if let Some((path, _)) = result.missing.iter().find(|_| tie.is_none()) {
+        if let Some((path, _)) = result.missing.iter().find(|(path, _)| tie != Some(path)) {
             return Err(LoadError::Apply {
                 reason: format!("`{path}` was not filled"),
             });

@@ -9,6 +9,9 @@ use serde_json::Value;
 
 use crate::models::config::{ConfigError, ConfigFile};
 
+/// The largest head that is accepted; its frequencies are computed before the weights are seen.
+const MAX_HEAD_DIM: usize = 1 << 16;
+
 /// How the frequencies are stretched to longer sequences than the base model was trained on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum RopeScaling {
@@ -55,6 +58,13 @@ impl RopeConfig {
         if !head_dim.is_multiple_of(2) {
             return Err(ConfigError::Inconsistent {
                 reason: format!("rotary embeddings need an even head_dim, not {head_dim}"),
+            });
+        }
+        if head_dim > MAX_HEAD_DIM {
+            return Err(ConfigError::Inconsistent {
+                reason: format!(
+                    "rotary embeddings of head_dim {head_dim} (at most {MAX_HEAD_DIM})"
+                ),
             });
         }
         config.require("partial_rotary_factor", &Value::from(1))?;
@@ -119,9 +129,10 @@ impl RopeConfig {
                         ),
                     });
                 }
-                let original = match parameters.size("original_max_position_embeddings")? {
-                    Some(original) => original,
-                    None => config.required_size("max_position_embeddings")?,
+                const ORIGINAL: &str = "original_max_position_embeddings";
+                let original = match (config.size(ORIGINAL)?, parameters.size(ORIGINAL)?) {
+                    (Some(original), _) | (None, Some(original)) => original,
+                    (None, None) => config.required_size("max_position_embeddings")?,
                 };
                 Ok(RopeScaling::Llama3 {
                     factor: parameters.required_positive("factor")?,
