@@ -262,11 +262,14 @@ impl ConfigFile {
     }
 }
 
+/// The number of characters of a file's text that a message shows; keys are shorter.
+const SHOWN: usize = 120;
+
 /// Text from a file as it may appear in a message: control characters escaped, cut where it is
 /// long.
 pub(super) fn shorten(text: &str) -> String {
     let mut characters = text.chars();
-    let mut shown: String = characters.by_ref().take(60).collect();
+    let mut shown: String = characters.by_ref().take(SHOWN).collect();
     if characters.next().is_some() {
         shown.push_str("...");
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use super::config::ConfigError;
+use super::config::{ConfigError, shorten};
 use super::files::FileError;
 
 /// Why a checkpoint could not be loaded.
@@ -119,7 +119,7 @@ impl fmt::Display for KeyMismatch {
         let wrong: Vec<String> = self
             .wrong
             .iter()
-            .map(|w| format!("{}: {}, expected {}", w.key, w.found, w.expected))
+            .map(|w| format!("{}: {}, expected {}", shorten(&w.key), w.found, w.expected))
             .collect();
         for (title, keys) in [
             ("missing", &self.missing),
@@ -131,7 +131,7 @@ impl fmt::Display for KeyMismatch {
             }
             write!(f, "\n  {title} ({}):", keys.len())?;
             for key in keys.iter().take(LISTED) {
-                write!(f, "\n    {}", key.escape_debug())?;
+                write!(f, "\n    {}", shorten(key))?;
             }
             if keys.len() > LISTED {
                 write!(f, "\n    and {} more", keys.len() - LISTED)?;

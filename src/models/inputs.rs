@@ -8,6 +8,7 @@ use safetensors::{Dtype, SafeTensors};
 use thiserror::Error;
 
 use super::architecture::{InputLimits, InputTensors};
+use super::config::shorten;
 use super::files::{FileError, read_bounded};
 use super::layers::index_dtype;
 
@@ -220,7 +221,7 @@ impl ModelInputs {
         names.sort_unstable();
         if let Some(name) = names.iter().find(|name| !NAMES.contains(name)) {
             return Err(InputError::Unknown {
-                name: name.escape_debug().to_string(),
+                name: shorten(name),
             });
         }
         let [input_ids, attention_mask, token_type_ids, position_ids] =
