@@ -47,7 +47,10 @@ struct Net {
 
 impl Net {
     fn new(device: &Device) -> Self {
-        let block = || Block { fc: nn::LinearConfig::new(4, 4).init(device), act: Act };
+        let block = || Block {
+            fc: nn::LinearConfig::new(4, 4).init(device),
+            act: Act,
+        };
         Self {
             layers: vec![block(), block()],
             acts: vec![Act, Act],
@@ -103,7 +106,11 @@ impl Net {
         (x, p)
     }
 
-    fn forward_generic<const D: usize, F: Fn(Tensor<D>) -> Tensor<D>>(&self, x: Tensor<D>, f: F) -> Tensor<D> {
+    fn forward_generic<const D: usize, F: Fn(Tensor<D>) -> Tensor<D>>(
+        &self,
+        x: Tensor<D>,
+        f: F,
+    ) -> Tensor<D> {
         f(self.acts[0].forward(x))
     }
 
@@ -185,14 +192,22 @@ fn record<R>(run: impl FnOnce(&mut Net, Tensor<2>) -> R) -> Run {
     session.run(|| {
         run(&mut net, x);
     });
-    Run { trace: session.finish().unwrap(), _folder: folder }
+    Run {
+        trace: session.finish().unwrap(),
+        _folder: folder,
+    }
 }
 
 /// `path.method` of every call, indented by depth.
 fn tree(trace: &Trace) -> Vec<String> {
     fn walk(node: &Node, depth: usize, lines: &mut Vec<String>) {
         let method = node.method.as_deref().unwrap_or("?");
-        lines.push(format!("{}{} {method}#{}", " ".repeat(depth), node.path, node.call));
+        lines.push(format!(
+            "{}{} {method}#{}",
+            " ".repeat(depth),
+            node.path,
+            node.call
+        ));
         for child in &node.children {
             walk(child, depth + 1, lines);
         }
@@ -205,13 +220,19 @@ fn tree(trace: &Trace) -> Vec<String> {
 }
 
 fn texts(values: &[(String, Value)]) -> Vec<String> {
-    values.iter().map(|(name, value)| format!("{name}: {}", text(value))).collect()
+    values
+        .iter()
+        .map(|(name, value)| format!("{name}: {}", text(value)))
+        .collect()
 }
 
 fn text(value: &Value) -> String {
     match value {
         Value::Tensor(tensor) => format!("{}{:?}", tensor.dtype, tensor.shape),
-        Value::List(values) => format!("[{}]", values.iter().map(text).collect::<Vec<_>>().join(", ")),
+        Value::List(values) => format!(
+            "[{}]",
+            values.iter().map(text).collect::<Vec<_>>().join(", ")
+        ),
         Value::Map(entries) => format!("{{{}}}", texts(entries).join(", ")),
         Value::Text(text) => text.clone(),
     }
@@ -240,10 +261,17 @@ fn every_call_is_in_the_tree_in_order_and_only_once() {
     assert!(run.trace.complete && root.complete);
     assert_eq!(root.kind.as_deref(), Some("Net"));
     assert_eq!(root.children[0].children[0].kind.as_deref(), Some("Linear"));
-    assert!(root.children.iter().all(|child| child.attribution == Attribution::Exact));
+    assert!(
+        root.children
+            .iter()
+            .all(|child| child.attribution == Attribution::Exact)
+    );
     // An annotated callee names its inputs; a library module is called by position.
     let block = root.children[0].inputs.as_ref().unwrap();
-    assert_eq!((block.args.len(), texts(&block.kwargs)), (0, vec!["x: f32[1, 4]".to_owned()]));
+    assert_eq!(
+        (block.args.len(), texts(&block.kwargs)),
+        (0, vec!["x: f32[1, 4]".to_owned()])
+    );
     let linear = root.children[0].children[0].inputs.as_ref().unwrap();
     assert_eq!((linear.args.len(), linear.kwargs.len()), (1, 0));
     assert_eq!(text(root.outputs.as_ref().unwrap()), "f32[1, 2]");
@@ -253,8 +281,12 @@ fn every_call_is_in_the_tree_in_order_and_only_once() {
 fn one_modules_output_is_the_next_ones_input() {
     let run = record(|net, x| net.forward(x));
     let block = &run.trace.roots[0].children[0];
-    let Some(Value::Tensor(output)) = &block.children[0].outputs else { panic!() };
-    let Value::Tensor(input) = &block.children[1].inputs.as_ref().unwrap().args[0] else { panic!() };
+    let Some(Value::Tensor(output)) = &block.children[0].outputs else {
+        panic!()
+    };
+    let Value::Tensor(input) = &block.children[1].inputs.as_ref().unwrap().args[0] else {
+        panic!()
+    };
     assert_eq!(output.id, input.id);
     assert!(output.id.is_some());
 }
@@ -263,7 +295,12 @@ fn one_modules_output_is_the_next_ones_input() {
 fn arguments_of_every_kind_are_recorded() {
     let run = record(|net, x| {
         let device = x.device();
-        let pair = Pair { left: x.clone(), right: None, secret: 1, is_set: true };
+        let pair = Pair {
+            left: x.clone(),
+            right: None,
+            secret: 1,
+            is_set: true,
+        };
         let ids = Tensor::<1, Int>::from_data([1, 2, 3], &device);
         let other = vec![Tensor::<1>::zeros([2], &device)];
         net.forward_all(x, (ids, None), pair, [0.5, 2.0], "unseen", "it's", other)
@@ -339,7 +376,10 @@ fn methods_of_every_shape_work() {
             " Net.head forward#0",
         ]
     );
-    assert_eq!(text(run.trace.roots[1].outputs.as_ref().unwrap()), "Err(Refused)");
+    assert_eq!(
+        text(run.trace.roots[1].outputs.as_ref().unwrap()),
+        "Err(Refused)"
+    );
     assert!(run.trace.roots.iter().all(|root| root.complete));
     let steps: Vec<u64> = run.trace.roots.iter().map(|root| root.step).collect();
     assert_eq!(steps, (0..9).collect::<Vec<u64>>());
@@ -363,7 +403,10 @@ fn an_async_method_is_one_scope_across_its_waits() {
             " Net.head forward#0",
         ]
     );
-    assert_eq!(text(run.trace.roots[0].children[0].outputs.as_ref().unwrap()), "f32[1, 4]");
+    assert_eq!(
+        text(run.trace.roots[0].children[0].outputs.as_ref().unwrap()),
+        "f32[1, 4]"
+    );
 }
 
 /// A scope also works where the call cannot know whether the callee is annotated.
@@ -396,7 +439,10 @@ fn an_annotated_callee_behind_a_type_parameter_is_recorded_once() {
     let folder = tempfile::tempdir().unwrap();
     let device = Device::flex();
     let model = Wrapper {
-        inner: Block { fc: nn::LinearConfig::new(4, 4).init(&device), act: Act },
+        inner: Block {
+            fc: nn::LinearConfig::new(4, 4).init(&device),
+            act: Act,
+        },
         scale: Param::from_tensor(Tensor::ones([4], &device)),
     };
     let session = Session::builder(folder.path()).start().unwrap();
@@ -405,9 +451,16 @@ fn an_annotated_callee_behind_a_type_parameter_is_recorded_once() {
     let trace = session.finish().unwrap();
     assert_eq!(
         tree(&trace),
-        ["Wrapper forward#0", " Wrapper.inner forward#0", "  Wrapper.inner.fc forward#0"]
+        [
+            "Wrapper forward#0",
+            " Wrapper.inner forward#0",
+            "  Wrapper.inner.fc forward#0"
+        ]
     );
-    assert_eq!(texts(&trace.roots[0].children[0].inputs.as_ref().unwrap().kwargs), ["x: f32[1, 4]"]);
+    assert_eq!(
+        texts(&trace.roots[0].children[0].inputs.as_ref().unwrap().kwargs),
+        ["x: f32[1, 4]"]
+    );
 }
 
 #[test]
@@ -420,9 +473,16 @@ fn cloned_layers_that_share_parameters_are_told_apart_by_their_turn() {
     session.attach("Net", &net);
     session.run(|| net.forward(Tensor::ones([1, 4], &device)));
     let trace = session.finish().unwrap();
-    let paths: Vec<&str> = trace.roots[0].children.iter().map(|child| child.path.as_str()).collect();
+    let paths: Vec<&str> = trace.roots[0]
+        .children
+        .iter()
+        .map(|child| child.path.as_str())
+        .collect();
     assert_eq!(paths[..2], ["Net.layers.0", "Net.layers.1"]);
-    assert_eq!(trace.roots[0].children[1].attribution, Attribution::Inferred);
+    assert_eq!(
+        trace.roots[0].children[1].attribution,
+        Attribution::Inferred
+    );
 }
 
 #[test]
@@ -467,7 +527,10 @@ fn sessions_on_two_threads_do_not_see_each_other() {
             })
             .into_iter()
             .collect();
-        let roots: Vec<usize> = threads.into_iter().map(|thread| thread.join().unwrap().roots.len()).collect();
+        let roots: Vec<usize> = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap().roots.len())
+            .collect();
         assert_eq!(roots, [1, 3]);
     });
 }
@@ -486,10 +549,16 @@ fn a_module_called_twice_keeps_both_records() {
                 self.fc.forward(self.fc.forward(x))
             }
         }
-        Twice { fc: nn::LinearConfig::new(4, 4).init(&x.device()) }.forward(x)
+        Twice {
+            fc: nn::LinearConfig::new(4, 4).init(&x.device()),
+        }
+        .forward(x)
     });
-    let calls: Vec<(String, u64)> =
-        run.trace.roots[0].children.iter().map(|node| (node.path.clone(), node.call)).collect();
+    let calls: Vec<(String, u64)> = run.trace.roots[0]
+        .children
+        .iter()
+        .map(|node| (node.path.clone(), node.call))
+        .collect();
     assert_eq!(calls, [("Net.fc".to_owned(), 0), ("Net.fc".to_owned(), 1)]);
 }
 
@@ -498,11 +567,22 @@ fn filters_keep_the_way_to_what_they_select() {
     let folder = tempfile::tempdir().unwrap();
     let device = Device::flex();
     let net = Net::new(&device);
-    let session = Session::builder(folder.path()).include("*.fc").exclude("*.layers.1.*").start().unwrap();
+    let session = Session::builder(folder.path())
+        .include("*.fc")
+        .exclude("*.layers.1.*")
+        .start()
+        .unwrap();
     session.attach("Net", &net);
     session.run(|| net.forward(Tensor::ones([1, 4], &device)));
     let trace = session.finish().unwrap();
-    assert_eq!(tree(&trace), ["Net forward#0", " Net.layers.0 forward#0", "  Net.layers.0.fc forward#0"]);
+    assert_eq!(
+        tree(&trace),
+        [
+            "Net forward#0",
+            " Net.layers.0 forward#0",
+            "  Net.layers.0.fc forward#0"
+        ]
+    );
     assert!(trace.roots[0].inputs.is_none());
     assert!(trace.roots[0].children[0].children[0].inputs.is_some());
 }
@@ -512,7 +592,14 @@ fn the_folder_must_be_writable() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
-    let error = Session::builder(file.join("trace")).start().err().unwrap().to_string();
-    assert!(error.starts_with("cannot write into the folder "), "{error}");
+    let error = Session::builder(file.join("trace"))
+        .start()
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(
+        error.starts_with("cannot write into the folder "),
+        "{error}"
+    );
     let _: PathBuf = file;
 }

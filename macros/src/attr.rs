@@ -43,7 +43,10 @@ impl Refinement {
     /// Reads the `burnscope` attributes among `attributes`.
     pub fn read(attributes: &[Attribute]) -> Result<Self> {
         let mut refinement = Self::default();
-        for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("burnscope")) {
+        for attribute in attributes
+            .iter()
+            .filter(|attribute| attribute.path().is_ident("burnscope"))
+        {
             attribute.parse_nested_meta(|meta| {
                 if meta.path.is_ident("skip") {
                     refinement.skip = true;

@@ -6,8 +6,8 @@
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 use syn::{
-    Expr, ExprMethodCall, ExprReference, Macro, Member, Pat, Path, Token, parse::Parser, parse_quote,
-    punctuated::Punctuated, visit_mut::VisitMut,
+    Expr, ExprMethodCall, ExprReference, Macro, Member, Pat, Path, Token, parse::Parser,
+    parse_quote, punctuated::Punctuated, visit_mut::VisitMut,
 };
 
 /// Visits a body and replaces the calls in it.
@@ -19,15 +19,27 @@ pub struct CallRewriter<'a> {
 
 impl<'a> CallRewriter<'a> {
     pub fn new(krate: &'a Path) -> Self {
-        Self { krate, bindings: Vec::new() }
+        Self {
+            krate,
+            bindings: Vec::new(),
+        }
     }
 
     /// What the source calls the module: a field's name, with an index where one is written out.
     fn hint(&self, receiver: &Expr) -> String {
         match receiver {
             Expr::Path(path) => {
-                let name = path.path.get_ident().map(ToString::to_string).unwrap_or_default();
-                match self.bindings.iter().rev().find(|(variable, _)| *variable == name) {
+                let name = path
+                    .path
+                    .get_ident()
+                    .map(ToString::to_string)
+                    .unwrap_or_default();
+                match self
+                    .bindings
+                    .iter()
+                    .rev()
+                    .find(|(variable, _)| *variable == name)
+                {
                     Some((_, field)) => field.clone(),
                     None => name,
                 }
@@ -46,7 +58,10 @@ impl<'a> CallRewriter<'a> {
                 }
             }
             Expr::Index(index) => match &*index.index {
-                Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(number), .. }) => {
+                Expr::Lit(syn::ExprLit {
+                    lit: syn::Lit::Int(number),
+                    ..
+                }) => {
                     format!("{}.{}", self.hint(&index.expr), number.base10_digits())
                 }
                 _ => self.hint(&index.expr),
@@ -125,7 +140,12 @@ impl<'a> CallRewriter<'a> {
             Some(_) => (None, (*call.receiver).clone()),
             None => (Some(&call.receiver), parse_quote!(__burnscope_receiver)),
         };
-        let ExprMethodCall { attrs, method: ident, turbofish, .. } = &call;
+        let ExprMethodCall {
+            attrs,
+            method: ident,
+            turbofish,
+            ..
+        } = &call;
         let run = quote!(#receiver.#ident #turbofish(#(#arguments),*));
         let run = if awaited {
             quote!(#krate::__private::in_scope(__burnscope_call.as_ref(), #run).await)
@@ -211,7 +231,9 @@ impl VisitMut for CallRewriter<'_> {
                     *expression = self.rewrite(call.clone(), true);
                 }
             }
-            Expr::MethodCall(call) if is_forward(call) => *expression = self.rewrite(call.clone(), false),
+            Expr::MethodCall(call) if is_forward(call) => {
+                *expression = self.rewrite(call.clone(), false)
+            }
             _ => {}
         }
         self.bindings.truncate(known);
@@ -229,10 +251,24 @@ impl VisitMut for CallRewriter<'_> {
     /// The expressions in the standard library's own macros are ordinary arguments.
     fn visit_macro_mut(&mut self, call: &mut Macro) {
         const EXPRESSION_LISTS: [&str; 12] = [
-            "vec", "assert", "assert_eq", "assert_ne", "debug_assert", "debug_assert_eq", "dbg", "format", "print",
-            "println", "eprint", "eprintln",
+            "vec",
+            "assert",
+            "assert_eq",
+            "assert_ne",
+            "debug_assert",
+            "debug_assert_eq",
+            "dbg",
+            "format",
+            "print",
+            "println",
+            "eprint",
+            "eprintln",
         ];
-        if call.path.get_ident().is_none_or(|name| EXPRESSION_LISTS.iter().all(|known| name != known)) {
+        if call
+            .path
+            .get_ident()
+            .is_none_or(|name| EXPRESSION_LISTS.iter().all(|known| name != known))
+        {
             return;
         }
         let parser = Punctuated::<Expr, Token![,]>::parse_terminated;

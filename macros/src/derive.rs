@@ -19,20 +19,29 @@ pub fn traced(item: TokenStream) -> Result<TokenStream> {
                 let ident = &variant.ident;
                 if matches!(variant.fields, Fields::Unit) {
                     let text = ident.to_string();
-                    return Ok(quote!(Self::#ident => #krate::trace::Value::Text(#text.to_owned())));
+                    return Ok(
+                        quote!(Self::#ident => #krate::capture::Captured::Text(#text.to_owned())),
+                    );
                 }
                 arm(&krate, quote!(Self::#ident), &variant.fields)
             })
             .collect::<Result<_>>()?,
         Data::Union(data) => {
-            return Err(syn::Error::new(data.union_token.span(), "a union cannot be traced"));
+            return Err(syn::Error::new(
+                data.union_token.span(),
+                "a union cannot be traced",
+            ));
         }
     };
     let (impl_generics, type_generics, where_clause) = input.generics.split_for_impl();
-    let body = if arms.is_empty() { quote!(match *self {}) } else { quote!(match self { #(#arms,)* }) };
+    let body = if arms.is_empty() {
+        quote!(match *self {})
+    } else {
+        quote!(match self { #(#arms,)* })
+    };
     Ok(quote! {
         impl #impl_generics #krate::capture::Traced for #name #type_generics #where_clause {
-            fn traced(&self, recorder: &mut #krate::capture::Recorder<'_>) -> #krate::trace::Value {
+            fn traced(&self, recorder: &mut #krate::capture::Recorder<'_>) -> #krate::capture::Captured {
                 #[allow(unused_imports)]
                 use #krate::__private::probes::*;
                 #body
@@ -64,16 +73,14 @@ fn arm(krate: &Path, constructor: TokenStream, fields: &Fields) -> Result<TokenS
         steps.push(quote! {
             __entries.push((
                 #key.to_owned(),
-                recorder.nested(#key, |recorder| {
-                    (&&#krate::__private::ValueProbe(#binding)).capture(recorder)
-                }),
+                (&&#krate::__private::ValueProbe(#binding)).capture(recorder),
             ));
         });
     }
     let value = match fields {
-        Fields::Named(_) => quote!(#krate::trace::Value::Map(__entries)),
+        Fields::Named(_) => quote!(#krate::capture::Captured::Map(__entries)),
         _ => quote! {
-            #krate::trace::Value::List(__entries.into_iter().map(|(_, value)| value).collect())
+            #krate::capture::Captured::List(__entries.into_iter().map(|(_, value)| value).collect())
         },
     };
     let pattern = match fields {
@@ -84,7 +91,7 @@ fn arm(krate: &Path, constructor: TokenStream, fields: &Fields) -> Result<TokenS
     Ok(quote! {
         #pattern => {
             #[allow(unused_mut)]
-            let mut __entries: ::std::vec::Vec<(::std::string::String, #krate::trace::Value)> =
+            let mut __entries: ::std::vec::Vec<(::std::string::String, #krate::capture::Captured)> =
                 ::std::vec::Vec::new();
             #(#steps)*
             #value

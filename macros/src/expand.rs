@@ -3,8 +3,8 @@
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 use syn::{
-    Attribute, Error, FnArg, Ident, ImplItem, ImplItemFn, ItemImpl, Pat, Path, Result, ReturnType, Signature, Type,
-    parse_quote, spanned::Spanned, visit_mut::VisitMut,
+    Attribute, Error, FnArg, Ident, ImplItem, ImplItemFn, ItemImpl, Pat, Path, Result, ReturnType,
+    Signature, Type, parse_quote, spanned::Spanned, visit_mut::VisitMut,
 };
 
 use crate::{
@@ -55,14 +55,23 @@ pub fn trace(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
 /// Removes `#[burnscope::trace]` or an imported `#[trace]`, which the block's own attribute does for it.
 fn take_trace_attribute(attributes: &mut Vec<Attribute>) -> bool {
     let before = attributes.len();
-    attributes.retain(|attribute| attribute.path().segments.last().is_none_or(|last| last.ident != "trace"));
+    attributes.retain(|attribute| {
+        attribute
+            .path()
+            .segments
+            .last()
+            .is_none_or(|last| last.ident != "trace")
+    });
     attributes.len() < before
 }
 
 fn traced_method(krate: &Path, trait_path: Option<&Path>, method: &mut ImplItemFn) -> Result<()> {
     let signature = &mut method.sig;
     if let Some(constness) = &signature.constness {
-        return Err(Error::new(constness.span(), "a `const fn` cannot be traced"));
+        return Err(Error::new(
+            constness.span(),
+            "a `const fn` cannot be traced",
+        ));
     }
     let Some(receiver) = signature.receiver() else {
         return Err(Error::new(
@@ -72,9 +81,17 @@ fn traced_method(krate: &Path, trait_path: Option<&Path>, method: &mut ImplItemF
     };
     let by_value = receiver.reference.is_none() && receiver.colon_token.is_none();
     let shared = receiver.reference.is_some() && receiver.mutability.is_none();
-    let this = if by_value { quote!(&self) } else { quote!(&*self) };
+    let this = if by_value {
+        quote!(&self)
+    } else {
+        quote!(&*self)
+    };
 
-    let Parameters { names, unpack, capture } = parameters(krate, signature)?;
+    let Parameters {
+        names,
+        unpack,
+        capture,
+    } = parameters(krate, signature)?;
     let name = signature.ident.to_string();
     let ident = signature.ident.clone();
     let output = match &signature.output {
@@ -82,10 +99,11 @@ fn traced_method(krate: &Path, trait_path: Option<&Path>, method: &mut ImplItemF
         ReturnType::Type(_, ty) => quote!(#ty),
     };
     let impl_trait = contains(&signature.output, |ty| matches!(ty, Type::ImplTrait(_)));
-    let borrowing = impl_trait || contains(&signature.output, |ty| matches!(ty, Type::Reference(_))) || {
-        let text = quote!(#output).to_string();
-        text.contains('\'')
-    };
+    let borrowing =
+        impl_trait || contains(&signature.output, |ty| matches!(ty, Type::Reference(_))) || {
+            let text = quote!(#output).to_string();
+            text.contains('\'')
+        };
     let annotation = (!impl_trait).then(|| quote!(: #output));
     let closure_output = (!impl_trait).then(|| quote!(-> #output));
 
@@ -150,7 +168,9 @@ fn traced_method(krate: &Path, trait_path: Option<&Path>, method: &mut ImplItemF
         }
         __burnscope_out
     });
-    method.attrs.push(parse_quote!(#[allow(clippy::let_and_return, clippy::needless_borrow)]));
+    method
+        .attrs
+        .push(parse_quote!(#[allow(clippy::let_and_return, clippy::needless_borrow)]));
     Ok(())
 }
 
@@ -165,9 +185,15 @@ struct Parameters {
 }
 
 fn parameters(krate: &Path, signature: &mut Signature) -> Result<Parameters> {
-    let mut parameters = Parameters { names: Vec::new(), unpack: Vec::new(), capture: Vec::new() };
+    let mut parameters = Parameters {
+        names: Vec::new(),
+        unpack: Vec::new(),
+        capture: Vec::new(),
+    };
     for (index, argument) in signature.inputs.iter_mut().enumerate() {
-        let FnArg::Typed(argument) = argument else { continue };
+        let FnArg::Typed(argument) = argument else {
+            continue;
+        };
         let refinement = Refinement::take(&mut argument.attrs)?;
         let (ident, mut label) = match &*argument.pat {
             Pat::Ident(pattern) if pattern.subpat.is_none() && pattern.by_ref.is_none() => {
@@ -196,7 +222,9 @@ fn parameters(krate: &Path, signature: &mut Signature) -> Result<Parameters> {
             |__burnscope_recorder| (&&#krate::__private::ValueProbe(&#ident)).capture(__burnscope_recorder)
         };
         parameters.capture.push(match label {
-            Some(label) if !refinement.positional => quote!(__burnscope_inputs.named(#label, #value);),
+            Some(label) if !refinement.positional => {
+                quote!(__burnscope_inputs.named(#label, #value);)
+            }
             _ => quote!(__burnscope_inputs.positional(#value);),
         });
     }
@@ -214,7 +242,10 @@ fn contains(output: &ReturnType, wanted: impl Fn(&Type) -> bool) -> bool {
             syn::visit_mut::visit_type_mut(self, ty);
         }
     }
-    let mut finder = Finder { wanted, found: false };
+    let mut finder = Finder {
+        wanted,
+        found: false,
+    };
     finder.visit_return_type_mut(&mut output.clone());
     finder.found
 }

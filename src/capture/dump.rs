@@ -74,8 +74,15 @@ impl DumpWriter {
 
     /// A writer into `folder`; its thread starts with the first file.
     pub(crate) fn new(folder: PathBuf) -> Self {
-        let queue = Arc::new(Queue { folder, state: Mutex::default(), changed: Condvar::new() });
-        Self { queue, thread: None }
+        let queue = Arc::new(Queue {
+            folder,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        Self {
+            queue,
+            thread: None,
+        }
     }
 
     /// Queues a file, waiting while too much is in flight.
@@ -83,7 +90,11 @@ impl DumpWriter {
         let size = job.bytes.len();
         let mut state = self.queue.lock();
         while state.pending > 0 && state.pending + size > Self::IN_FLIGHT {
-            state = self.queue.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self
+                .queue
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         state.pending += size;
         state.jobs.push_back(job);
@@ -137,8 +148,15 @@ fn write_all(queue: &Queue) {
         if let Some(job) = state.jobs.pop_front() {
             drop(state);
             // A panic here must not leave a producer waiting for room that never comes.
-            let result = std::panic::catch_unwind(AssertUnwindSafe(|| write_one(&queue.folder, &job)))
-                .unwrap_or_else(|_| Err(refused(&queue.folder, &job, io::Error::other("writing it panicked"))));
+            let result =
+                std::panic::catch_unwind(AssertUnwindSafe(|| write_one(&queue.folder, &job)))
+                    .unwrap_or_else(|_| {
+                        Err(refused(
+                            &queue.folder,
+                            &job,
+                            io::Error::other("writing it panicked"),
+                        ))
+                    });
             state = queue.lock();
             state.pending -= job.bytes.len();
             if let Err(error) = result {
@@ -149,7 +167,10 @@ fn write_all(queue: &Queue) {
         } else if state.closed {
             return;
         } else {
-            state = queue.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = queue
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
@@ -162,5 +183,8 @@ fn write_one(folder: &Path, job: &Job) -> Result<(), WriteError> {
 }
 
 fn refused(folder: &Path, job: &Job, source: io::Error) -> WriteError {
-    WriteError::Io { path: folder.join(&job.name), source }
+    WriteError::Io {
+        path: folder.join(&job.name),
+        source,
+    }
 }

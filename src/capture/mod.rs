@@ -12,7 +12,7 @@ mod tensor;
 mod value;
 
 pub use dump::Dump;
-pub use session::{Session, SessionBuilder, SessionError, SessionGuard};
+pub use session::{Session, SessionBuilder, SessionGuard};
 pub use value::{Captured, Recorder, Traced};
 
 /// What the code written by `#[burnscope::trace]` calls. Not for use by hand: it changes freely.

@@ -80,7 +80,9 @@ impl ModuleVisitor for Walk {
 
     fn enter_module(&mut self, name: &str, container: &str) {
         // The type named is the one of what contains `name`.
-        let kind = container.split_once(':').map_or(container, |(_, kind)| kind);
+        let kind = container
+            .split_once(':')
+            .map_or(container, |(_, kind)| kind);
         self.kinds.push((self.path.join("."), kind.to_owned()));
         self.path.push(name.to_owned());
         self.entered.push(self.path.join("."));
@@ -106,7 +108,10 @@ impl FirstParam {
         }
         impl First {
             fn param(&mut self, id: ParamId) {
-                self.found.get_or_insert_with(|| FirstParam { id, path: self.path.join(".") });
+                self.found.get_or_insert_with(|| FirstParam {
+                    id,
+                    path: self.path.join("."),
+                });
             }
         }
         impl ModuleVisitor for First {
@@ -134,7 +139,10 @@ impl FirstParam {
                 }
             }
         }
-        let mut first = First { path: Vec::new(), found: None };
+        let mut first = First {
+            path: Vec::new(),
+            found: None,
+        };
         module.visit(&mut first);
         first.found
     }
@@ -156,7 +164,8 @@ impl ModuleNames {
             self.kinds.insert(full(&path), kind);
         }
         self.known.insert(root.to_owned());
-        self.known.extend(walk.entered.iter().map(|path| full(path)));
+        self.known
+            .extend(walk.entered.iter().map(|path| full(path)));
         self.roots.push(root.to_owned());
     }
 
@@ -176,7 +185,12 @@ impl ModuleNames {
     /// Every path at which a module with this first parameter was attached.
     ///
     /// `kind` tells a module from one that merely contains it as its first field.
-    pub(crate) fn candidates(&self, first: &FirstParam, names: &SegmentNames, kind: &str) -> Vec<String> {
+    pub(crate) fn candidates(
+        &self,
+        first: &FirstParam,
+        names: &SegmentNames,
+        kind: &str,
+    ) -> Vec<String> {
         let suffix = names.rename(&first.path);
         let paths = self.by_param.get(&first.id).into_iter().flatten();
         let mut found: Vec<String> = paths
@@ -184,8 +198,11 @@ impl ModuleNames {
             .map(str::to_owned)
             .collect();
         if found.len() > 1 {
-            let same_kind: Vec<String> =
-                found.iter().filter(|path| self.kind(path).is_none_or(|known| known == kind)).cloned().collect();
+            let same_kind: Vec<String> = found
+                .iter()
+                .filter(|path| self.kind(path).is_none_or(|known| known == kind))
+                .cloned()
+                .collect();
             if !same_kind.is_empty() {
                 found = same_kind;
             }
@@ -202,7 +219,13 @@ mod tests {
     fn only_whole_segments_are_renamed() {
         let mut names = SegmentNames::default();
         names.add("self_", "self");
-        assert_eq!(names.rename("attention.self_.query"), "attention.self.query");
-        assert_eq!(names.rename("attention.self_norm.query"), "attention.self_norm.query");
+        assert_eq!(
+            names.rename("attention.self_.query"),
+            "attention.self.query"
+        );
+        assert_eq!(
+            names.rename("attention.self_norm.query"),
+            "attention.self_norm.query"
+        );
     }
 }

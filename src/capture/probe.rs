@@ -76,8 +76,13 @@ impl<T: Module> KnownModule<T> for &&ModuleProbe<'_, T> {
     }
 
     fn without_gradients(&self) -> Option<T> {
-        scope::gradients_unwanted(|| self.0.devices().iter().any(burn::tensor::Device::is_autodiff))
-            .then(|| self.0.valid())
+        scope::gradients_unwanted(|| {
+            self.0
+                .devices()
+                .iter()
+                .any(burn::tensor::Device::is_autodiff)
+        })
+        .then(|| self.0.valid())
     }
 }
 

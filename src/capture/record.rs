@@ -1,23 +1,20 @@
 //! What a session remembers while it runs: every call with its place in the tree, and the journal on disk.
 
-use std::{
-    collections::HashMap,
-    path::PathBuf,
-    sync::Arc,
-    time::Instant,
-};
+use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Instant};
 
 use super::{
     dump::{DumpWriter, Job},
     names::ModuleNames,
     probe::Receiver,
-    session::{Options, SessionError},
+    session::Options,
     value::{Captured, Elements},
 };
 use crate::{
     format::{
+        WriteError,
         dump::{DumpName, DumpNames},
-        jsonl::JsonlWriter,
+        jsonl::{self, JsonlWriter},
+        record_path,
     },
     trace::{Attribution, Inputs, Node, TensorValue, Time, Trace, Value},
 };
@@ -39,8 +36,8 @@ struct Call {
     selected: bool,
     /// The inputs of a call seen from outside, until it is clear whether the callee records itself.
     waiting: Option<CapturedInputs>,
-    /// Whether the journal has the call's beginning.
-    journaled: bool,
+    /// The call's number in the journal, once its beginning is there.
+    journaled: Option<jsonl::CallId>,
     /// Whether it returned or was given up.
     over: bool,
     /// How often each hint was used for a child, to number the elements of a list of modules.
@@ -63,7 +60,7 @@ pub(crate) struct Record {
     dropped: u64,
     notes: Vec<String>,
     /// The first thing that could not be written.
-    failure: Option<SessionError>,
+    failure: Option<WriteError>,
     panicked: bool,
 }
 
@@ -132,7 +129,10 @@ impl Record {
         let call = std::mem::replace(count, *count + 1);
         let id = CallId(self.calls.len());
         let selected = options.selects(&path);
-        let kind = self.names.kind(&path).map_or_else(|| receiver.kind().to_owned(), str::to_owned);
+        let kind = self
+            .names
+            .kind(&path)
+            .map_or_else(|| receiver.kind().to_owned(), str::to_owned);
         let node = Node {
             path,
             kind: Some(kind),
@@ -140,7 +140,10 @@ impl Record {
             step,
             call,
             order: id.0 as u64,
-            time: Some(Time { start_ns: self.now(), elapsed_ns: None }),
+            time: Some(Time {
+                start_ns: self.now(),
+                elapsed_ns: None,
+            }),
             attribution,
             ..Node::default()
         };
@@ -151,7 +154,7 @@ impl Record {
             receiver,
             selected,
             waiting: None,
-            journaled: false,
+            journaled: None,
             over: false,
             hints: HashMap::new(),
         });
@@ -163,7 +166,13 @@ impl Record {
     }
 
     /// Gives a call its inputs; `announced` ones wait until the callee has had its chance to name them.
-    pub(crate) fn inputs(&mut self, options: &Options, id: CallId, inputs: CapturedInputs, announced: bool) {
+    pub(crate) fn inputs(
+        &mut self,
+        options: &Options,
+        id: CallId,
+        inputs: CapturedInputs,
+        announced: bool,
+    ) {
         self.call(id).waiting = Some(inputs);
         if !announced {
             self.settle(options, id);
@@ -179,7 +188,11 @@ impl Record {
             for (label, captured) in waiting {
                 match label {
                     Some(label) => {
-                        let value = self.keep(options, DumpName::kwarg(&self.calls[id.0].node, &label), captured);
+                        let value = self.keep(
+                            options,
+                            DumpName::kwarg(&self.calls[id.0].node, &label),
+                            captured,
+                        );
                         inputs.kwargs.push((label, value));
                     }
                     None => {
@@ -196,28 +209,28 @@ impl Record {
         }
     }
 
-    fn journal_beginning(&mut self, options: &Options, id: CallId) {
-        if self.calls[id.0].journaled {
-            return;
+    fn journal_beginning(&mut self, options: &Options, id: CallId) -> Option<jsonl::CallId> {
+        if let Some(known) = self.calls[id.0].journaled {
+            return Some(known);
         }
-        let parent = self.calls[id.0].parent;
-        if let Some(parent) = parent {
-            // A call that the filters leave out still has its place above one they let in.
-            self.journal_beginning(options, parent);
-        }
-        self.calls[id.0].journaled = true;
+        // A call that the filters leave out still has its place above one they let in.
+        let parent = match self.calls[id.0].parent {
+            Some(parent) => Some(self.journal_beginning(options, parent)?),
+            None => None,
+        };
         self.open_journal(options);
-        let parent = parent.map(|parent| self.calls[parent.0].node.order);
-        if let Some(journal) = &mut self.journal
-            && let Err(error) = journal.enter(&self.calls[id.0].node, parent)
-        {
-            self.failed(error.into());
+        match self.journal.as_mut()?.enter(parent, &self.calls[id.0].node) {
+            Ok(number) => self.calls[id.0].journaled = Some(number),
+            Err(error) => self.failed(error),
         }
+        self.calls[id.0].journaled
     }
 
     /// Whether a tensor file of `size` bytes is within the budget.
     pub(crate) fn has_room(&self, options: &Options, size: usize) -> bool {
-        options.dump_budget.is_none_or(|budget| self.dumped_bytes.saturating_add(size as u64) <= budget)
+        options
+            .dump_budget
+            .is_none_or(|budget| self.dumped_bytes.saturating_add(size as u64) <= budget)
     }
 
     /// Whether the filters want the call's values.
@@ -232,7 +245,9 @@ impl Record {
     /// Ends a call that returned; `outputs` where they are wanted.
     pub(crate) fn returned(&mut self, options: &Options, id: CallId, outputs: Option<Captured>) {
         self.settle(options, id);
-        let elapsed = self.now().saturating_sub(self.calls[id.0].node.time.map_or(0, |time| time.start_ns));
+        let elapsed = self
+            .now()
+            .saturating_sub(self.calls[id.0].node.time.map_or(0, |time| time.start_ns));
         if let Some(captured) = outputs {
             let value = self.keep(options, DumpName::outputs(&self.calls[id.0].node), captured);
             self.call(id).node.outputs = Some(value);
@@ -256,11 +271,11 @@ impl Record {
 
     fn end(&mut self, id: CallId) {
         self.call(id).over = true;
-        if self.calls[id.0].journaled
-            && let Some(journal) = &mut self.journal
-            && let Err(error) = journal.exit(&self.calls[id.0].node)
+        let call = &self.calls[id.0];
+        if let (Some(number), Some(journal)) = (call.journaled, &mut self.journal)
+            && let Err(error) = journal.exit(number, &call.node)
         {
-            self.failed(error.into());
+            self.failed(error);
         }
     }
 
@@ -323,7 +338,9 @@ impl Record {
         let hint = options.segments.rename(hint.unwrap_or_default());
         let within = parent.map(|parent| self.calls[parent.0].node.path.clone());
         if let Some(first) = &receiver.first_param {
-            let mut found = self.names.candidates(first, &options.segments, receiver.kind());
+            let mut found = self
+                .names
+                .candidates(first, &options.segments, receiver.kind());
             if found.len() > 1
                 && let Some(within) = &within
             {
@@ -334,7 +351,11 @@ impl Record {
                     .filter(|path| **path == named || path.starts_with(&format!("{named}.")))
                     .cloned()
                     .collect();
-                let below: Vec<String> = found.iter().filter(|path| path.starts_with(&prefix)).cloned().collect();
+                let below: Vec<String> = found
+                    .iter()
+                    .filter(|path| path.starts_with(&prefix))
+                    .cloned()
+                    .collect();
                 if !hint.is_empty() && !narrowed.is_empty() {
                     found = narrowed;
                 } else if !below.is_empty() {
@@ -353,7 +374,10 @@ impl Record {
         let Some(parent) = parent else {
             let name = options.name.as_deref().or(self.names.first_root());
             // A model without parameters, or one that was never attached, is taken for the root.
-            return (name.map_or_else(|| receiver.kind().to_owned(), str::to_owned), Attribution::Inferred);
+            return (
+                name.map_or_else(|| receiver.kind().to_owned(), str::to_owned),
+                Attribution::Inferred,
+            );
         };
         let above = &self.calls[parent.0];
         let path = above.node.path.clone();
@@ -371,11 +395,15 @@ impl Record {
         if self.names.knows(&element) {
             return (element, Attribution::Exact);
         }
-        let attribution = if self.names.knows(&named) { Attribution::Exact } else { Attribution::Inferred };
+        let attribution = if self.names.knows(&named) {
+            Attribution::Exact
+        } else {
+            Attribution::Inferred
+        };
         (named, attribution)
     }
 
-    fn failed(&mut self, error: SessionError) {
+    fn failed(&mut self, error: WriteError) {
         self.journal = None;
         self.failure.get_or_insert(error);
     }
@@ -386,7 +414,11 @@ impl Record {
             .name
             .clone()
             .or_else(|| self.names.first_root().map(str::to_owned))
-            .or_else(|| self.roots.first().map(|root| self.calls[root.0].receiver.kind().to_owned()))
+            .or_else(|| {
+                self.roots
+                    .first()
+                    .map(|root| self.calls[root.0].receiver.kind().to_owned())
+            })
             .unwrap_or_else(|| "Model".to_owned())
     }
 
@@ -395,14 +427,14 @@ impl Record {
             return;
         }
         let name = self.name(options);
-        match JsonlWriter::create(&self.folder, &options.header(&name)) {
+        match JsonlWriter::create(record_path(&self.folder, &name), &options.header(&name)) {
             Ok(journal) => self.journal = Some(journal),
-            Err(error) => self.failed(error.into()),
+            Err(error) => self.failed(error),
         }
     }
 
     /// Ends the session: waits for the tensor files, closes the journal, builds the trace.
-    pub(crate) fn finish(&mut self, options: &Options) -> (Trace, Option<SessionError>) {
+    pub(crate) fn finish(&mut self, options: &Options) -> (Trace, Option<WriteError>) {
         if self.dropped > 0 {
             self.note(format!(
                 "the dump budget of {} bytes was reached: {} tensors have a summary but no file",
@@ -411,23 +443,32 @@ impl Record {
             ));
         }
         if let Err(lost) = self.dumps.finish() {
-            self.note(format!("{} tensor files could not be written, {} first", lost.files, lost.name));
-            self.failure.get_or_insert(lost.error.into());
+            self.note(format!(
+                "{} tensor files could not be written, {} first",
+                lost.files, lost.name
+            ));
+            self.failure.get_or_insert(lost.error);
         }
-        let complete = !self.panicked && self.roots.iter().all(|root| self.calls[root.0].node.complete);
+        let complete = !self.panicked
+            && self
+                .roots
+                .iter()
+                .all(|root| self.calls[root.0].node.complete);
         self.open_journal(options);
-        if let Some(mut journal) = self.journal.take() {
-            let notes = self.notes.clone();
-            if let Err(error) = journal.finish(complete, &notes) {
-                self.failed(error.into());
-            }
+        if let Some(journal) = self.journal.take()
+            && let Err(error) = close(journal, &self.notes, complete)
+        {
+            self.failure.get_or_insert(error);
         }
         let name = self.name(options);
         let roots = std::mem::take(&mut self.roots);
         let trace = Trace {
             name,
             source: concat!("burnscope ", env!("CARGO_PKG_VERSION")).to_owned(),
-            roots: roots.into_iter().filter_map(|root| self.build(root)).collect(),
+            roots: roots
+                .into_iter()
+                .filter_map(|root| self.build(root))
+                .collect(),
             complete,
             notes: std::mem::take(&mut self.notes),
         };
@@ -437,7 +478,10 @@ impl Record {
     /// The node of a call with its children; `None` where the filters leave nothing of it.
     fn build(&mut self, id: CallId) -> Option<Node> {
         let children = std::mem::take(&mut self.call(id).children);
-        let children: Vec<Node> = children.into_iter().filter_map(|child| self.build(child)).collect();
+        let children: Vec<Node> = children
+            .into_iter()
+            .filter_map(|child| self.build(child))
+            .collect();
         let call = self.call(id);
         if !call.selected && children.is_empty() {
             return None;
@@ -454,4 +498,11 @@ fn dump_dtype(dtype: &crate::summary::DType) -> crate::summary::DType {
         crate::summary::DType::Quantized(_) => crate::summary::DType::F32,
         dtype => dtype.clone(),
     }
+}
+
+fn close(mut journal: JsonlWriter, notes: &[String], complete: bool) -> Result<(), WriteError> {
+    for note in notes {
+        journal.note(note)?;
+    }
+    journal.finish(complete)
 }

@@ -68,7 +68,12 @@ pub(crate) struct Stay {
 impl Stay {
     pub(crate) fn begin(session: &Arc<Shared>) -> Self {
         RUNNING.fetch_add(1, Ordering::Relaxed);
-        Self { _entered: Entered::push(Frame { session: session.clone(), call: None }) }
+        Self {
+            _entered: Entered::push(Frame {
+                session: session.clone(),
+                call: None,
+            }),
+        }
     }
 }
 
@@ -111,7 +116,10 @@ impl Scope {
         if session.record().is_over(call) {
             return;
         }
-        let outputs = session.record().wants(call).then(|| outputs(&mut Recorder { session }));
+        let outputs = session
+            .record()
+            .wants(call)
+            .then(|| outputs(&mut Recorder { session }));
         session.record().returned(session.options(), call, outputs);
     }
 }
@@ -120,7 +128,9 @@ impl Drop for Scope {
     fn drop(&mut self) {
         if !self.over {
             let session = &self.frame.session;
-            session.record().abandoned(session.options(), self.call(), std::thread::panicking());
+            session
+                .record()
+                .abandoned(session.options(), self.call(), std::thread::panicking());
         }
     }
 }
@@ -148,13 +158,21 @@ impl InputRecorder<'_> {
 /// Begins a call of the method that runs now, on this thread's session if it has one.
 #[cold]
 #[inline(never)]
-pub fn enter_scope(receiver: Receiver, method: &str, inputs: impl FnOnce(&mut InputRecorder<'_>)) -> Option<Scope> {
+pub fn enter_scope(
+    receiver: Receiver,
+    method: &str,
+    inputs: impl FnOnce(&mut InputRecorder<'_>),
+) -> Option<Scope> {
     let frame = top()?;
     let session = frame.session;
-    let announced = frame.call.filter(|call| session.record().announced(*call, &receiver, method));
+    let announced = frame
+        .call
+        .filter(|call| session.record().announced(*call, &receiver, method));
     let (call, wanted) = match announced {
         Some(call) => (call, session.record().wants(call)),
-        None => session.record().begin(session.options(), frame.call, receiver, method, None),
+        None => session
+            .record()
+            .begin(session.options(), frame.call, receiver, method, None),
     };
     Some(begin(session, call, wanted, inputs, false))
 }
@@ -170,7 +188,10 @@ pub fn enter_call(
 ) -> Option<Scope> {
     let frame = top()?;
     let session = frame.session;
-    let (call, wanted) = session.record().begin(session.options(), frame.call, receiver, method, Some(hint));
+    let (call, wanted) =
+        session
+            .record()
+            .begin(session.options(), frame.call, receiver, method, Some(hint));
     Some(begin(session, call, wanted, inputs, true))
 }
 
@@ -182,13 +203,24 @@ fn begin(
     announced: bool,
 ) -> Scope {
     // The session is not locked here: a value's `Debug` may run any code.
-    let mut collected = InputRecorder { recorder: Recorder { session: &session }, inputs: Vec::new() };
+    let mut collected = InputRecorder {
+        recorder: Recorder { session: &session },
+        inputs: Vec::new(),
+    };
     if wanted {
         inputs(&mut collected);
     }
     let collected = collected.inputs;
-    session.record().inputs(session.options(), call, collected, announced);
-    Scope { frame: Frame { session, call: Some(call) }, over: false }
+    session
+        .record()
+        .inputs(session.options(), call, collected, announced);
+    Scope {
+        frame: Frame {
+            session,
+            call: Some(call),
+        },
+        over: false,
+    }
 }
 
 /// Makes a call the current one of this thread until the result is dropped.

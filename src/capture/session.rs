@@ -1,7 +1,6 @@
 //! One tracing session: what to record, the model's names, running, and the files at the end.
 
 use std::{
-    io,
     marker::PhantomData,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -10,15 +9,9 @@ use std::{
 use burn::module::Module;
 use wildmatch::WildMatch;
 
-use super::{
-    Dump,
-    names::SegmentNames,
-    record::Record,
-    scope::Stay,
-    tensor::TensorCache,
-};
+use super::{Dump, names::SegmentNames, record::Record, scope::Stay, tensor::TensorCache};
 use crate::{
-    format::{WriteError, jsonl, transformers},
+    format::{self, WriteError, jsonl},
     trace::{Trace, prune},
 };
 
@@ -42,25 +35,30 @@ impl Options {
             && !self.exclude.iter().any(|pattern| pattern.matches(path))
     }
 
+    /// The first line of the journal.
     pub(crate) fn header(&self, name: &str) -> jsonl::Header {
-        jsonl::Header::new(name)
+        let patterns = |patterns: &[WildMatch]| -> Vec<String> {
+            patterns.iter().map(ToString::to_string).collect()
+        };
+        let options = [
+            (
+                "dump",
+                serde_json::json!(format!("{:?}", self.dump).to_lowercase()),
+            ),
+            ("dump_budget", serde_json::json!(self.dump_budget)),
+            ("prune_layers", serde_json::json!(self.prune_layers)),
+            ("gradients", serde_json::json!(self.gradients)),
+            ("include", serde_json::json!(patterns(&self.include))),
+            ("exclude", serde_json::json!(patterns(&self.exclude))),
+        ];
+        jsonl::Header {
+            options: options
+                .into_iter()
+                .map(|(key, value)| (key.to_owned(), value))
+                .collect(),
+            ..jsonl::Header::now(name)
+        }
     }
-}
-
-/// Why a session could not do its work.
-#[derive(Debug, thiserror::Error)]
-pub enum SessionError {
-    /// The folder for the files cannot be made or written to.
-    #[error("cannot write into the folder {}: {source}; choose another folder or make it writable", path.display())]
-    Folder {
-        /// The folder.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// A file could not be written. What was recorded until then is in the others.
-    #[error(transparent)]
-    Write(#[from] WriteError),
 }
 
 /// What the threads of a session share.
@@ -151,17 +149,19 @@ impl SessionBuilder {
     ///
     /// # Errors
     /// If the folder cannot be made or written to.
-    pub fn start(self) -> Result<Session, SessionError> {
-        let folder_error = |source| SessionError::Folder { path: self.folder.clone(), source };
-        std::fs::create_dir_all(&self.folder).map_err(folder_error)?;
+    pub fn start(self) -> Result<Session, WriteError> {
         // Found out now rather than after a long run.
-        tempfile::tempfile_in(&self.folder).map_err(folder_error)?;
+        format::prepare_folder(&self.folder)?;
         let shared = Shared {
             options: self.options,
             record: Mutex::new(Record::new(self.folder.clone())),
             tensors: Mutex::default(),
         };
-        Ok(Session { shared: Arc::new(shared), folder: self.folder, finished: false })
+        Ok(Session {
+            shared: Arc::new(shared),
+            folder: self.folder,
+            finished: false,
+        })
     }
 }
 
@@ -193,7 +193,10 @@ pub struct Session {
 impl Session {
     /// Settings for a session that writes into `folder`.
     pub fn builder(folder: impl Into<PathBuf>) -> SessionBuilder {
-        SessionBuilder { folder: folder.into(), options: Options::default() }
+        SessionBuilder {
+            folder: folder.into(),
+            options: Options::default(),
+        }
     }
 
     /// Where the files are written.
@@ -206,7 +209,10 @@ impl Session {
     /// Paths follow parameters, not addresses: the model may be moved or cloned afterwards. Lazy
     /// parameters stay uninitialised.
     pub fn attach<M: Module>(&self, name: &str, model: &M) {
-        self.shared.record().names.attach(name, model, &self.shared.options.segments);
+        self.shared
+            .record()
+            .names
+            .attach(name, model, &self.shared.options.segments);
     }
 
     /// Runs `run` with this session recording on this thread.
@@ -217,18 +223,21 @@ impl Session {
 
     /// Records on this thread until the guard is dropped.
     pub fn enter(&self) -> SessionGuard<'_> {
-        SessionGuard { _stay: Stay::begin(&self.shared), _session: PhantomData }
+        SessionGuard {
+            _stay: Stay::begin(&self.shared),
+            _session: PhantomData,
+        }
     }
 
     /// Writes the files and returns what was recorded.
     ///
     /// # Errors
     /// If a file could not be written, now or during the run.
-    pub fn finish(mut self) -> Result<Trace, SessionError> {
+    pub fn finish(mut self) -> Result<Trace, WriteError> {
         self.write()
     }
 
-    fn write(&mut self) -> Result<Trace, SessionError> {
+    fn write(&mut self) -> Result<Trace, WriteError> {
         self.finished = true;
         let options = self.shared.options();
         let (trace, failure) = self.shared.record().finish(options);
@@ -238,7 +247,7 @@ impl Session {
             prune(&mut pruned);
             shown = Some(pruned);
         }
-        let written = transformers::write(shown.as_ref().unwrap_or(&trace), &self.folder);
+        let written = format::write_all(&self.folder, shown.as_ref().unwrap_or(&trace));
         match failure {
             // The first failure explains the later ones.
             Some(failure) => Err(failure),

@@ -15,7 +15,7 @@ use burn::backend::{BackendTensor, DispatchTensorKind, flex::FlexTensor};
 use super::session::Options;
 use crate::{
     format::torch_repr,
-    summary::{self, DType, TensorView},
+    summary::{self, DType, TensorView, torch::Statistics},
     trace::{Printed, TensorRecord, TensorValue},
 };
 
@@ -45,7 +45,15 @@ impl Seen {
         if let Some(flex) = flex(tensor)
             && dtype.size().is_some()
         {
-            return Self { dtype: dtype.clone(), shape, device, storage: Storage::Shared { tensor: flex, dtype } };
+            return Self {
+                dtype: dtype.clone(),
+                shape,
+                device,
+                storage: Storage::Shared {
+                    tensor: flex,
+                    dtype,
+                },
+            };
         }
         let data = match dtype {
             // The numbers of a quantised tensor are those of the values it stands for.
@@ -54,7 +62,15 @@ impl Seen {
         };
         let data = plain(data);
         let stored = self::dtype(data.dtype());
-        Self { dtype, shape, device, storage: Storage::Copied { data, dtype: stored } }
+        Self {
+            dtype,
+            shape,
+            device,
+            storage: Storage::Copied {
+                data,
+                dtype: stored,
+            },
+        }
     }
 
     /// The elements where they lie.
@@ -71,18 +87,23 @@ impl Seen {
                     tensor.bytes(),
                 )
             }
-            Storage::Copied { data, dtype } => TensorView::contiguous(dtype.clone(), &self.shape, data.as_bytes()),
+            Storage::Copied { data, dtype } => {
+                TensorView::contiguous(dtype.clone(), &self.shape, data.as_bytes())
+            }
         }
     }
 
     /// A copy of the elements in row-major order; empty where they cannot be read.
     pub(crate) fn row_major_bytes(&self) -> Vec<u8> {
-        self.view().map(|view| view.to_row_major_bytes().into_owned()).unwrap_or_default()
+        self.view()
+            .map(|view| view.to_row_major_bytes().into_owned())
+            .unwrap_or_default()
     }
 
     /// How many bytes its elements take.
     pub(crate) fn bytes(&self) -> usize {
-        self.view().map_or(0, |view| view.count() * view.dtype().size().unwrap_or(0))
+        self.view()
+            .map_or(0, |view| view.count() * view.dtype().size().unwrap_or(0))
     }
 
     fn identity(&self) -> Option<(Identity, Weak<Bytes>)> {
@@ -143,7 +164,8 @@ impl TensorCache {
         let record = Arc::new(describe(seen, id, options));
         if let Some((key, weak)) = identity {
             if self.entries.len() >= self.sweep_at {
-                self.entries.retain(|_, (alive, _)| alive.strong_count() > 0);
+                self.entries
+                    .retain(|_, (alive, _)| alive.strong_count() > 0);
                 self.sweep_at = (self.entries.len() * 2).max(256);
             }
             self.entries.insert(key, (weak, record.clone()));
@@ -165,19 +187,33 @@ fn describe(seen: &Seen, id: u64, options: &Options) -> TensorRecord {
     };
     match seen.view() {
         Ok(view) => {
-            let summary = summary::summarise(&view);
-            // PyTorch's files have statistics for these three types and no other.
-            if matches!(seen.dtype, DType::F32 | DType::F16 | DType::BF16) && summary.count > 0 {
-                record.printed = Some(printed(&view, &summary, &seen.device));
+            // The device is part of PyTorch's text of a tensor, unless it is the CPU.
+            let device = (seen.device != "cpu").then_some(seen.device.as_str());
+            let (summary, statistics) = summary::torch::summarise(&view);
+            // Its files have statistics for these three types and no other.
+            if matches!(seen.dtype, DType::F32 | DType::F16 | DType::BF16) {
+                record.printed =
+                    statistics.and_then(|statistics| printed(&statistics, &seen.dtype, device));
             }
             if options.dump == super::Dump::Repr {
-                record.value = Some(TensorValue::Lines(torch_repr::lines(&view)));
+                record.value = Some(TensorValue::Lines(torch_repr::lines(&view, device)));
             }
             record.summary = Some(summary);
         }
         Err(error) => record.not_summarised = Some(error.to_string()),
     }
     record
+}
+
+/// `None` for an empty tensor, of which PyTorch has no minimum.
+fn printed(statistics: &Statistics, dtype: &DType, device: Option<&str>) -> Option<Printed> {
+    let text = |value| torch_repr::scalar(value, dtype, device);
+    Some(Printed {
+        mean: text(statistics.mean),
+        std: text(statistics.std),
+        min: text(statistics.min?),
+        max: text(statistics.max?),
+    })
 }
 
 fn dtype(dtype: tensor::DType) -> DType {
@@ -209,7 +245,10 @@ fn device_name(device: &tensor::Device) -> String {
         return "cpu".to_owned();
     }
     // `Autodiff(…)` and `Cube(…)` say how Burn reaches the device, not which one it is.
-    let inner = text.trim_end_matches(')').rsplit_once("Cube(").map_or(text.as_str(), |(_, inner)| inner);
+    let inner = text
+        .trim_end_matches(')')
+        .rsplit_once("Cube(")
+        .map_or(text.as_str(), |(_, inner)| inner);
     inner.to_lowercase()
 }
 
@@ -217,7 +256,9 @@ fn device_name(device: &tensor::Device) -> String {
 fn flex<const D: usize, K: Basic>(tensor: &Tensor<D, K>) -> Option<FlexTensor> {
     fn primitive(tensor: BackendTensor<burn::backend::Flex>) -> Option<FlexTensor> {
         match tensor {
-            BackendTensor::Float(tensor) | BackendTensor::Int(tensor) | BackendTensor::Bool(tensor) => Some(tensor),
+            BackendTensor::Float(tensor)
+            | BackendTensor::Int(tensor)
+            | BackendTensor::Bool(tensor) => Some(tensor),
             #[cfg(feature = "autodiff")]
             BackendTensor::Autodiff(tensor) => Some(tensor.into_primitive()),
             _ => None,
@@ -236,7 +277,9 @@ fn flex<const D: usize, K: Basic>(tensor: &Tensor<D, K>) -> Option<FlexTensor> {
 }
 
 fn dequantized<const D: usize, K: Basic>(tensor: &Tensor<D, K>) -> TensorData {
-    Tensor::<D>::from_dispatch(tensor.clone().into_dispatch()).dequantize().into_data()
+    Tensor::<D>::from_dispatch(tensor.clone().into_dispatch())
+        .dequantize()
+        .into_data()
 }
 
 /// With one byte per truth value, however the device stores them.

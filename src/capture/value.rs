@@ -150,7 +150,11 @@ impl<T: Traced> Traced for Vec<T> {
 
 impl<T: Traced> Traced for BTreeMap<String, T> {
     fn traced(&self, recorder: &mut Recorder<'_>) -> Captured {
-        Captured::Map(self.iter().map(|(key, value)| (key.clone(), value.traced(recorder))).collect())
+        Captured::Map(
+            self.iter()
+                .map(|(key, value)| (key.clone(), value.traced(recorder)))
+                .collect(),
+        )
     }
 }
 
@@ -158,7 +162,12 @@ impl<T: Traced> Traced for BTreeMap<String, T> {
 impl<T: Traced> Traced for HashMap<String, T> {
     fn traced(&self, recorder: &mut Recorder<'_>) -> Captured {
         let sorted: BTreeMap<&String, &T> = self.iter().collect();
-        Captured::Map(sorted.into_iter().map(|(key, value)| (key.clone(), value.traced(recorder))).collect())
+        Captured::Map(
+            sorted
+                .into_iter()
+                .map(|(key, value)| (key.clone(), value.traced(recorder)))
+                .collect(),
+        )
     }
 }
 

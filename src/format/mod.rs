@@ -37,6 +37,22 @@ pub fn write_all(folder: &Path, trace: &Trace) -> Result<Vec<PathBuf>, WriteErro
     transformers::write_pair(folder, trace).map(Vec::from)
 }
 
+/// Makes a folder for a trace and finds out whether it can be written to, before a long run rather
+/// than after it.
+///
+/// # Errors
+/// If the folder or a file in it cannot be made.
+pub fn prepare_folder(folder: &Path) -> Result<(), WriteError> {
+    fs::create_dir_all(folder).map_err(WriteError::io(folder))?;
+    // Dropped without being published, the file is removed.
+    atomic::Staged::write(
+        &folder.join("probe"),
+        atomic::Durability::Cached,
+        |_| Ok(()),
+    )
+    .map(drop)
+}
+
 /// Where the record of a trace of this name lies in a folder.
 pub fn record_path(folder: &Path, name: &str) -> PathBuf {
     folder.join(dump::file_stem(name) + jsonl::FILE_SUFFIX)

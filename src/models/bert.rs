@@ -118,6 +118,7 @@ impl BertEmbeddings {
     }
 }
 
+#[burnscope::trace]
 impl BertEmbeddings {
     /// `[batch, sequence]` to `[batch, sequence, hidden]`. Positions count from 0 and types are 0
     /// where they are absent.
@@ -175,11 +176,12 @@ impl BertSelfAttention {
     }
 }
 
+#[burnscope::trace]
 impl BertSelfAttention {
     /// `[batch, sequence, hidden]` to the same shape.
     pub fn forward(
         &self,
-        hidden_states: Tensor<3>,
+        #[burnscope(positional)] hidden_states: Tensor<3>,
         attention_mask: Option<Tensor<4, Bool>>,
     ) -> Tensor<3> {
         let query = self.query.forward(hidden_states.clone());
@@ -219,10 +221,15 @@ impl BertOutput {
     }
 }
 
+#[burnscope::trace]
 impl BertOutput {
     /// `[batch, sequence, width]` and the block's input `[batch, sequence, hidden]` to the latter's
     /// shape.
-    pub fn forward(&self, hidden_states: Tensor<3>, input_tensor: Tensor<3>) -> Tensor<3> {
+    pub fn forward(
+        &self,
+        #[burnscope(positional)] hidden_states: Tensor<3>,
+        #[burnscope(positional)] input_tensor: Tensor<3>,
+    ) -> Tensor<3> {
         let hidden_states = self.dense.forward(hidden_states);
         let hidden_states = self.dropout.forward(hidden_states);
         self.layer_norm.forward(hidden_states + input_tensor)
@@ -238,12 +245,13 @@ pub struct BertAttention {
     pub output: BertOutput,
 }
 
+#[burnscope::trace]
 impl BertAttention {
     /// `[batch, sequence, hidden]` to the same shape.
     pub fn forward(
         &self,
-        hidden_states: Tensor<3>,
-        attention_mask: Option<Tensor<4, Bool>>,
+        #[burnscope(positional)] hidden_states: Tensor<3>,
+        #[burnscope(positional)] attention_mask: Option<Tensor<4, Bool>>,
     ) -> Tensor<3> {
         let attention_output = self.self_.forward(hidden_states.clone(), attention_mask);
         self.output.forward(attention_output, hidden_states)
@@ -259,9 +267,10 @@ pub struct BertIntermediate {
     pub intermediate_act_fn: Activation,
 }
 
+#[burnscope::trace]
 impl BertIntermediate {
     /// `[batch, sequence, hidden]` to `[batch, sequence, intermediate]`.
-    pub fn forward(&self, hidden_states: Tensor<3>) -> Tensor<3> {
+    pub fn forward(&self, #[burnscope(positional)] hidden_states: Tensor<3>) -> Tensor<3> {
         let hidden_states = self.dense.forward(hidden_states);
         self.intermediate_act_fn.forward(hidden_states)
     }
@@ -294,12 +303,13 @@ impl BertLayer {
     }
 }
 
+#[burnscope::trace]
 impl BertLayer {
     /// `[batch, sequence, hidden]` to the same shape.
     pub fn forward(
         &self,
-        hidden_states: Tensor<3>,
-        attention_mask: Option<Tensor<4, Bool>>,
+        #[burnscope(positional)] hidden_states: Tensor<3>,
+        #[burnscope(positional)] attention_mask: Option<Tensor<4, Bool>>,
     ) -> Tensor<3> {
         let attention_output = self.attention.forward(hidden_states, attention_mask);
         let intermediate_output = self.intermediate.forward(attention_output.clone());
@@ -314,11 +324,12 @@ pub struct BertEncoder {
     pub layer: Vec<BertLayer>,
 }
 
+#[burnscope::trace]
 impl BertEncoder {
     /// `[batch, sequence, hidden]` to the same shape.
     pub fn forward(
         &self,
-        hidden_states: Tensor<3>,
+        #[burnscope(positional)] hidden_states: Tensor<3>,
         attention_mask: Option<Tensor<4, Bool>>,
     ) -> Tensor<3> {
         let mut hidden_states = hidden_states;
@@ -338,9 +349,10 @@ pub struct BertPooler {
     pub activation: Activation,
 }
 
+#[burnscope::trace]
 impl BertPooler {
     /// `[batch, sequence, hidden]` to `[batch, hidden]`.
-    pub fn forward(&self, hidden_states: Tensor<3>) -> Tensor<2> {
+    pub fn forward(&self, #[burnscope(positional)] hidden_states: Tensor<3>) -> Tensor<2> {
         let first_token_tensor: Tensor<2> = hidden_states.narrow(1, 0, 1).squeeze_dim(1);
         let pooled_output = self.dense.forward(first_token_tensor);
         self.activation.forward(pooled_output)
@@ -359,7 +371,7 @@ pub struct BertModel {
 }
 
 /// What [`BertModel`] returns.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, burnscope::Traced)]
 pub struct BertOutputs {
     /// The last layer's output, `[batch, sequence, hidden]`.
     pub last_hidden_state: Tensor<3>,
@@ -385,6 +397,7 @@ impl BertModel {
     }
 }
 
+#[burnscope::trace]
 impl BertModel {
     /// Runs the encoder on `input_ids` `[batch, sequence]`.
     ///

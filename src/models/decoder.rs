@@ -145,7 +145,7 @@ pub(super) fn read_activation(
 }
 
 /// What a decoder without a head returns.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, burnscope::Traced)]
 pub struct DecoderOutput {
     /// The normalised hidden states, `[batch, sequence, hidden]`.
     pub last_hidden_state: Tensor<3>,
@@ -154,7 +154,7 @@ pub struct DecoderOutput {
 }
 
 /// What a decoder with a language model head returns.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, burnscope::Traced)]
 pub struct CausalLmOutput {
     /// The scores of every token, `[batch, sequence, vocabulary]`.
     pub logits: Tensor<3>,

@@ -68,6 +68,7 @@ impl LlamaAttention {
     }
 }
 
+#[burnscope::trace]
 impl LlamaAttention {
     /// `[batch, sequence, hidden]` to the same shape. `position_ids` is part of the call, as in
     /// PyTorch, but the positions have gone into `position_embeddings` already.
@@ -127,11 +128,12 @@ impl LlamaDecoderLayer {
     }
 }
 
+#[burnscope::trace]
 impl LlamaDecoderLayer {
     /// `[batch, sequence, hidden]` to the same shape.
     pub fn forward(
         &self,
-        hidden_states: Tensor<3>,
+        #[burnscope(positional)] hidden_states: Tensor<3>,
         attention_mask: Option<Tensor<4, Bool>>,
         position_embeddings: (Tensor<3>, Tensor<3>),
         position_ids: Tensor<2, Int>,
@@ -182,6 +184,7 @@ impl LlamaModel {
     }
 }
 
+#[burnscope::trace]
 impl LlamaModel {
     /// Runs the decoder on `input_ids` `[batch, sequence]`.
     ///
@@ -241,6 +244,7 @@ impl LlamaForCausalLM {
     }
 }
 
+#[burnscope::trace]
 impl LlamaForCausalLM {
     /// Runs the model; the arguments are those of [`LlamaModel::forward`].
     pub fn forward(

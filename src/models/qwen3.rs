@@ -82,6 +82,7 @@ impl Qwen3Attention {
     }
 }
 
+#[burnscope::trace]
 impl Qwen3Attention {
     /// `[batch, sequence, hidden]` to the same shape. `position_ids` is part of the call, as in
     /// PyTorch, but the positions have gone into `position_embeddings` already.
@@ -144,11 +145,12 @@ impl Qwen3DecoderLayer {
     }
 }
 
+#[burnscope::trace]
 impl Qwen3DecoderLayer {
     /// `[batch, sequence, hidden]` to the same shape.
     pub fn forward(
         &self,
-        hidden_states: Tensor<3>,
+        #[burnscope(positional)] hidden_states: Tensor<3>,
         attention_mask: Option<Tensor<4, Bool>>,
         position_embeddings: (Tensor<3>, Tensor<3>),
         position_ids: Tensor<2, Int>,
@@ -199,6 +201,7 @@ impl Qwen3Model {
     }
 }
 
+#[burnscope::trace]
 impl Qwen3Model {
     /// Runs the decoder on `input_ids` `[batch, sequence]`.
     ///
@@ -258,6 +261,7 @@ impl Qwen3ForCausalLM {
     }
 }
 
+#[burnscope::trace]
 impl Qwen3ForCausalLM {
     /// Runs the model; the arguments are those of [`Qwen3Model::forward`].
     pub fn forward(

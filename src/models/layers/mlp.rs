@@ -50,9 +50,10 @@ impl GatedMlpConfig {
     }
 }
 
+#[burnscope::trace]
 impl GatedMlp {
     /// `[batch, sequence, hidden]` to the same shape.
-    pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
+    pub fn forward(&self, #[burnscope(positional)] x: Tensor<3>) -> Tensor<3> {
         let gate = self.gate_proj.forward(x.clone());
         let gate = self.act_fn.forward(gate);
         let up = self.up_proj.forward(x);
