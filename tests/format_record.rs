@@ -501,3 +501,24 @@ fn the_header_comes_back() {
     assert_eq!(found, header);
     assert!(trace.source.starts_with("burnscope "));
 }
+
+#[test]
+fn the_documented_example_is_a_record() {
+    let docs = include_str!("../docs/trace-format.md");
+    let example = docs
+        .split("```jsonl\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next())
+        .expect("the documentation has an example");
+    let trace = read(example.as_bytes()).unwrap();
+    assert_eq!(count(&trace.roots), 4);
+    let rotary = &trace.roots[0].children[0].children[1];
+    assert_eq!(rotary.attribution, Attribution::Inferred);
+    assert!(!trace.complete && !rotary.complete);
+    // What burnscope writes of it is the example again, but for the header's own keys.
+    let written = String::from_utf8(record(&trace)).unwrap();
+    let written: Vec<&str> = written.lines().skip(1).collect();
+    for line in example.lines().skip(1) {
+        assert!(written.contains(&line), "{line}");
+    }
+}

@@ -16,8 +16,8 @@ pub const MAX_VALUE_DEPTH: usize = 32;
 /// The bounds a reader keeps on an untrusted file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The largest file that is read, in bytes. What a trace takes in memory is proportional to
-    /// its file's size, with a factor of about ten in the worst case.
+    /// The largest file that is read, in bytes. What reading takes in memory is proportional to the
+    /// file's size: once or twice of it for an ordinary trace, twenty times for one of empty calls.
     pub max_bytes: u64,
 }
 

@@ -116,27 +116,35 @@ const LISTED: usize = 100;
 impl fmt::Display for KeyMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the checkpoint does not fit {}", self.class)?;
-        let wrong: Vec<String> = self
-            .wrong
-            .iter()
-            .map(|w| format!("{}: {}, expected {}", shorten(&w.key), w.found, w.expected))
-            .collect();
-        for (title, keys) in [
-            ("missing", &self.missing),
-            ("unexpected", &self.unexpected),
-            ("wrong", &wrong),
-        ] {
-            if keys.is_empty() {
-                continue;
-            }
-            write!(f, "\n  {title} ({}):", keys.len())?;
-            for key in keys.iter().take(LISTED) {
-                write!(f, "\n    {}", shorten(key))?;
-            }
-            if keys.len() > LISTED {
-                write!(f, "\n    and {} more", keys.len() - LISTED)?;
-            }
-        }
-        Ok(())
+        let wrong = self.wrong.iter().map(|tensor| {
+            let (key, found) = (shorten(&tensor.key), shorten(&tensor.found));
+            format!("{key}: {found}, expected {}", tensor.expected)
+        });
+        list(f, "missing", self.missing.iter().map(|key| shorten(key)))?;
+        list(
+            f,
+            "unexpected",
+            self.unexpected.iter().map(|key| shorten(key)),
+        )?;
+        list(f, "wrong", wrong)
+    }
+}
+
+/// Writes a title and the first lines under it, or nothing where there are none.
+fn list(
+    f: &mut fmt::Formatter<'_>,
+    title: &str,
+    mut lines: impl ExactSizeIterator<Item = String>,
+) -> fmt::Result {
+    if lines.len() == 0 {
+        return Ok(());
+    }
+    write!(f, "\n  {title} ({}):", lines.len())?;
+    for line in lines.by_ref().take(LISTED) {
+        write!(f, "\n    {line}")?;
+    }
+    match lines.len() {
+        0 => Ok(()),
+        more => write!(f, "\n    and {more} more"),
     }
 }

@@ -4,10 +4,11 @@ use std::fs;
 
 use burn::tensor::Device;
 use burnscope::models::{self, ConfigError, LoadError};
+use proptest::prelude::*;
 use safetensors::Dtype;
 use serde_json::json;
 
-use crate::support::{Copy, scalar};
+use crate::support::{Copy, inputs, scalar};
 
 #[test]
 fn all_wrong_keys_are_listed_at_once() {
@@ -213,4 +214,26 @@ fn broken_files_give_one_error_each() {
     assert!(copy.message().contains("config.json"));
     let nowhere = models::load(&copy.path("nowhere"), &Device::flex());
     assert!(matches!(nowhere, Err(LoadError::NoFolder { .. })));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// Whatever one byte of a file becomes, loading and running end with a value or an error.
+    #[test]
+    fn one_changed_byte_never_panics(
+        file in prop::sample::select(&["config.json", "model.safetensors"][..]),
+        place in any::<prop::sample::Index>(),
+        byte in any::<u8>(),
+    ) {
+        let copy = Copy::of("llama_f32");
+        let mut bytes = fs::read(copy.path(file)).expect("read");
+        // Of the weights, only the header has a structure to break.
+        let place = place.index(bytes.len().min(3000));
+        bytes[place] = byte;
+        fs::write(copy.path(file), bytes).expect("written");
+        if let Ok(model) = copy.load() {
+            let _ = model.forward(&inputs("llama_f32"));
+        }
+    }
 }

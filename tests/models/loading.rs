@@ -58,8 +58,22 @@ fn keys_load_with_and_without_the_base_models_prefix() {
         rename(tensors, |key| {
             key.strip_prefix("model.").unwrap_or(key).to_owned()
         });
+        let buffer = "layers.0.self_attn.rotary_emb.inv_freq";
+        tensors.insert(buffer.to_owned(), scalar(1.0));
     });
-    assert_agrees(&without.load().expect("loads"), "llama_f32", 1e-5);
+    let model = without.load().expect("loads");
+    let ignored = ["layers.0.self_attn.rotary_emb.inv_freq"];
+    assert_eq!(model.ignored_keys(), ignored);
+    assert_agrees(&model, "llama_f32", 1e-5);
+
+    let both = Copy::of("llama_f32").weights(|tensors| {
+        let norm = tensors["model.norm.weight"].clone();
+        tensors.insert("norm.weight".to_owned(), norm);
+    });
+    let LoadError::Keys(mismatch) = both.error() else {
+        panic!("another error");
+    };
+    assert_eq!(mismatch.unexpected, ["norm.weight"]);
 
     let old_names = Copy::of("bert_f32").weights(|tensors| {
         rename(tensors, |key| {

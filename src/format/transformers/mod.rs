@@ -6,6 +6,7 @@
 
 mod ascii;
 mod read;
+mod value;
 mod write;
 
 pub use read::{read, read_from_slice};

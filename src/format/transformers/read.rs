@@ -1,16 +1,18 @@
 //! A JSON tree as a trace, from a file that is not trusted.
 
-use std::{cell::RefCell, collections::BTreeSet, fmt, path::Path, sync::Arc};
+use std::{cell::RefCell, collections::BTreeSet, fmt, path::Path};
 
 use serde::de::{
     DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
 
-use super::{CallCount, write::torch_size};
+use super::{
+    CallCount,
+    value::{InputsSeed, OptionalSeed, ValueSeed},
+};
 use crate::{
-    format::{Limits, MAX_CALL_DEPTH, MAX_VALUE_DEPTH, ReadError, error::shorten, open::read_file},
-    summary::DType,
-    trace::{Inputs, Node, Printed, TensorRecord, TensorValue, Trace, Value},
+    format::{Limits, MAX_CALL_DEPTH, ReadError, error::shorten, open::read_file},
+    trace::{Node, Trace},
 };
 
 /// Reads a FULL_TENSORS or SUMMARY tree.
@@ -131,38 +133,55 @@ fn trace_name(root: &str, path: &Path) -> String {
     }
 }
 
-/// Where the reader is, kept for messages: an error leaves the path standing.
+/// What the reader tells beside the tree: where an error is, and which keys it does not know.
 #[derive(Default)]
-struct Context {
-    path: RefCell<Vec<String>>,
+pub(super) struct Context {
+    /// From the inside out, filled as an error makes its way up.
+    path: RefCell<Vec<Segment>>,
     unknown: RefCell<BTreeSet<String>>,
 }
 
+/// One step of the way to an error.
+pub(super) enum Segment {
+    Module(String),
+    Key(String),
+    Index(usize),
+}
+
 impl Context {
-    fn within<T, E>(
+    /// Reads what lies at a segment; the segment is made only if that fails.
+    pub(super) fn within<T, E>(
         &self,
-        segment: impl Into<String>,
+        segment: impl FnOnce() -> Segment,
         read: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
-        self.path.borrow_mut().push(segment.into());
-        let result = read();
-        if result.is_ok() {
-            self.path.borrow_mut().pop();
-        }
-        result
+        read().inspect_err(|_| self.path.borrow_mut().push(segment()))
+    }
+
+    fn key<T, E>(&self, key: &str, read: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        self.within(|| Segment::Key(key.to_owned()), read)
     }
 
     /// The innermost module and the keys below it.
     fn place(&self) -> String {
-        let path = self.path.borrow();
-        let node = path
-            .iter()
-            .rposition(|part| !part.starts_with('.') && !part.starts_with('['));
-        let below = path[node.map_or(0, |node| node + 1)..].concat();
+        let mut module = None;
+        let mut below = Vec::new();
+        for segment in self.path.borrow().iter() {
+            match segment {
+                Segment::Module(path) => {
+                    module = Some(shorten(path));
+                    break;
+                }
+                Segment::Key(key) => below.push(format!(".{key}")),
+                Segment::Index(index) => below.push(format!("[{index}]")),
+            }
+        }
+        below.reverse();
+        let below = below.concat();
         let below = shorten(below.trim_start_matches('.'));
-        match node {
-            Some(node) if below.is_empty() => shorten(&path[node]),
-            Some(node) => format!("{}, {below}", shorten(&path[node])),
+        match module {
+            Some(module) if below.is_empty() => module,
+            Some(module) => format!("{module}, {below}"),
             None => below,
         }
     }
@@ -179,6 +198,7 @@ impl Context {
 /// A root with the later root calls that it carries.
 #[derive(Default)]
 struct Parsed {
+    path: Option<String>,
     call: Call,
     calls: Vec<Call>,
 }
@@ -221,11 +241,30 @@ impl<'de> Visitor<'de> for NodeSeed<'_> {
         f.write_str("a module call, as an object with `module_path`")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Parsed, A::Error> {
-        let context = self.context;
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Parsed, A::Error> {
         let mut parsed = Parsed::default();
+        let result = self.read_keys(map, &mut parsed);
+        if let (Err(_), Some(module)) = (&result, &parsed.path) {
+            let segment = Segment::Module(module.clone());
+            self.context.path.borrow_mut().push(segment);
+        }
+        result?;
+        parsed.call.node.path = parsed
+            .path
+            .take()
+            .ok_or_else(|| A::Error::custom("no `module_path`: this is no debug tree"))?;
+        Ok(parsed)
+    }
+}
+
+impl NodeSeed<'_> {
+    fn read_keys<'de, A: MapAccess<'de>>(
+        self,
+        mut map: A,
+        parsed: &mut Parsed,
+    ) -> Result<(), A::Error> {
+        let context = self.context;
         parsed.call.node.complete = true;
-        let mut path: Option<String> = None;
         let mut seen = BTreeSet::new();
         while let Some(key) = map.next_key::<String>()? {
             let known = match key.as_str() {
@@ -244,55 +283,38 @@ impl<'de> Visitor<'de> for NodeSeed<'_> {
                     "the key `{key}` comes twice"
                 )));
             }
-            match key.as_str() {
-                "module_path" => {
-                    let value = context.within(".module_path", || map.next_value::<String>())?;
-                    context.path.borrow_mut().push(value.clone());
-                    path = Some(value);
-                }
-                "inputs" => {
-                    parsed.call.node.inputs =
-                        context.within(".inputs", || map.next_value_seed(InputsSeed(context)))?;
-                }
-                "outputs" => {
-                    parsed.call.node.outputs = context.within(".outputs", || {
-                        map.next_value_seed(OptionalSeed(ValueSeed { context, depth: 0 }))
-                    })?;
-                }
-                "children" => {
-                    parsed.call.children = context.within(".children", || {
-                        map.next_value_seed(NodesSeed {
+            let call = &mut parsed.call;
+            context.key(&key, || {
+                match key.as_str() {
+                    "module_path" => parsed.path = Some(map.next_value()?),
+                    "inputs" => call.node.inputs = map.next_value_seed(InputsSeed(context))?,
+                    "outputs" => {
+                        let value = ValueSeed { context, depth: 0 };
+                        call.node.outputs = map.next_value_seed(OptionalSeed(value))?;
+                    }
+                    "children" => {
+                        call.children = map.next_value_seed(NodesSeed {
                             context,
                             depth: self.depth + 1,
                             place: Place::Inner,
-                        })
-                    })?;
-                }
-                "calls" => {
-                    parsed.calls = context.within(".calls", || {
-                        map.next_value_seed(NodesSeed {
+                        })?;
+                    }
+                    "calls" => {
+                        parsed.calls = map.next_value_seed(NodesSeed {
                             context,
                             depth: self.depth,
                             place: Place::Later,
-                        })
-                    })?;
+                        })?;
+                    }
+                    "step" => call.step = Some(map.next_value()?),
+                    "call" => call.call = Some(map.next_value()?),
+                    _ => call.node.complete = map.next_value()?,
                 }
-                "step" => {
-                    parsed.call.step = Some(context.within(".step", || map.next_value())?);
-                }
-                "call" => {
-                    parsed.call.call = Some(context.within(".call", || map.next_value())?);
-                }
-                _ => {
-                    parsed.call.node.complete = context.within(".complete", || map.next_value())?;
-                }
-            }
+                Ok(())
+            })?;
             seen.insert(key);
         }
-        parsed.call.node.path =
-            path.ok_or_else(|| A::Error::custom("no `module_path`: this is no debug tree"))?;
-        context.path.borrow_mut().pop();
-        Ok(parsed)
+        Ok(())
     }
 }
 
@@ -319,234 +341,18 @@ impl<'de> Visitor<'de> for NodesSeed<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<Call>, A::Error> {
         let mut nodes = Vec::new();
-        while let Some(parsed) = self.context.within(format!("[{}]", nodes.len()), || {
-            seq.next_element_seed(NodeSeed {
-                context: self.context,
-                depth: self.depth,
-                place: self.place,
-            })
-        })? {
+        while let Some(parsed) = self.context.within(
+            || Segment::Index(nodes.len()),
+            || {
+                seq.next_element_seed(NodeSeed {
+                    context: self.context,
+                    depth: self.depth,
+                    place: self.place,
+                })
+            },
+        )? {
             nodes.push(parsed.call);
         }
         Ok(nodes)
     }
-}
-
-struct InputsSeed<'c>(&'c Context);
-
-impl<'de> DeserializeSeed<'de> for InputsSeed<'_> {
-    type Value = Option<Inputs>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        let seed = ValueSeed {
-            context: self.0,
-            depth: 0,
-        };
-        let Some(value) = OptionalSeed(seed).deserialize(deserializer)? else {
-            return Ok(None);
-        };
-        let mut inputs = Inputs::default();
-        let Value::Map(entries) = value else {
-            return Err(D::Error::custom(
-                "expected an object with `args` and `kwargs`",
-            ));
-        };
-        for (key, value) in entries {
-            match (key.as_str(), value) {
-                ("args", Value::List(args)) if inputs.args.is_empty() => inputs.args = args,
-                ("kwargs", Value::Map(kwargs)) if inputs.kwargs.is_empty() => {
-                    inputs.kwargs = kwargs
-                }
-                _ => {
-                    return Err(D::Error::custom(format_args!(
-                        "expected a list `args` and an object `kwargs`, found `{}`",
-                        shorten(&key)
-                    )));
-                }
-            }
-        }
-        Ok(Some(inputs))
-    }
-}
-
-/// A value or null.
-struct OptionalSeed<'c>(ValueSeed<'c>);
-
-impl<'de> DeserializeSeed<'de> for OptionalSeed<'_> {
-    type Value = Option<Value>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_option(self)
-    }
-}
-
-impl<'de> Visitor<'de> for OptionalSeed<'_> {
-    type Value = Option<Value>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.expecting(f)
-    }
-
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_none<E>(self) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        self.0.deserialize(deserializer).map(Some)
-    }
-}
-
-#[derive(Clone, Copy)]
-struct ValueSeed<'c> {
-    context: &'c Context,
-    depth: usize,
-}
-
-impl ValueSeed<'_> {
-    /// For what lies inside a list or map.
-    fn deeper<E: serde::de::Error>(self) -> Result<Self, E> {
-        // The writer counts neither the object of inputs nor a tensor's own object and its lines.
-        if self.depth > MAX_VALUE_DEPTH + 2 {
-            return Err(E::custom(format_args!(
-                "lists and objects nest deeper than {MAX_VALUE_DEPTH}"
-            )));
-        }
-        Ok(Self {
-            depth: self.depth + 1,
-            ..self
-        })
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for ValueSeed<'_> {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string, a list or an object")
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
-        Ok(Value::Text(text.to_owned()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
-        let inner = self.deeper()?;
-        let mut items = Vec::new();
-        while let Some(item) = self.context.within(format!("[{}]", items.len()), || {
-            seq.next_element_seed(inner)
-        })? {
-            items.push(item);
-        }
-        Ok(Value::List(items))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
-        let inner = self.deeper()?;
-        let mut entries = Vec::new();
-        while let Some(key) = map.next_key::<String>()? {
-            let value = self
-                .context
-                .within(format!(".{key}"), || map.next_value_seed(inner))?;
-            entries.push((key, value));
-        }
-        Ok(match tensor(&entries) {
-            Some(tensor) => Value::Tensor(Arc::new(tensor)),
-            None => Value::Map(entries),
-        })
-    }
-}
-
-/// The tensor that an object describes, if writing it again gives the same object.
-fn tensor(entries: &[(String, Value)]) -> Option<TensorRecord> {
-    let text = |value: &Value| match value {
-        Value::Text(text) => Some(text.clone()),
-        _ => None,
-    };
-    let (shape, rest) = entry(entries, "shape")?;
-    let (dtype, rest) = entry(rest, "dtype")?;
-    let shape = parse_torch_size(&text(shape)?)?;
-    let dtype_name = text(dtype)?;
-    let dtype: DType = dtype_name.parse().ok()?;
-    if dtype.torch_name() != dtype_name {
-        return None;
-    }
-    let (value, rest) = match entry(rest, "value") {
-        None => (None, rest),
-        Some((Value::Text(file), rest)) => {
-            let file = file.strip_prefix("./")?.to_owned();
-            (Some(TensorValue::File(file)), rest)
-        }
-        Some((Value::List(lines), rest)) => {
-            let lines = lines.iter().map(text).collect::<Option<_>>()?;
-            (Some(TensorValue::Lines(lines)), rest)
-        }
-        Some(_) => return None,
-    };
-    let printed = if rest.is_empty() {
-        None
-    } else {
-        let (mean, rest) = entry(rest, "mean")?;
-        let (std, rest) = entry(rest, "std")?;
-        let (min, rest) = entry(rest, "min")?;
-        let (max, rest) = entry(rest, "max")?;
-        if !rest.is_empty() {
-            return None;
-        }
-        Some(Printed {
-            mean: text(mean)?,
-            std: text(std)?,
-            min: text(min)?,
-            max: text(max)?,
-        })
-    };
-    Some(TensorRecord {
-        shape,
-        dtype,
-        device: None,
-        id: None,
-        summary: None,
-        not_summarised: None,
-        printed,
-        value,
-    })
-}
-
-/// The first entry's value if it has this key, and the other entries.
-fn entry<'a>(
-    entries: &'a [(String, Value)],
-    key: &str,
-) -> Option<(&'a Value, &'a [(String, Value)])> {
-    match entries.split_first()? {
-        ((found, value), rest) if found == key => Some((value, rest)),
-        _ => None,
-    }
-}
-
-/// A shape whose elements can be counted.
-fn parse_torch_size(text: &str) -> Option<Vec<usize>> {
-    let dims = text.strip_prefix("torch.Size([")?.strip_suffix("])")?;
-    let shape: Vec<usize> = if dims.is_empty() {
-        Vec::new()
-    } else {
-        dims.split(", ")
-            .map(|dim| dim.parse().ok())
-            .collect::<Option<_>>()?
-    };
-    // Eight bytes are the largest element, and no caller should have to fear the product.
-    shape
-        .iter()
-        .try_fold(8usize, |bytes, &dim| bytes.checked_mul(dim.max(1)))?;
-    (torch_size(&shape) == text).then_some(shape)
 }
