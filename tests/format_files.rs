@@ -3,7 +3,7 @@
 use std::{fs, path::Path, sync::Arc};
 
 use burnscope::{
-    format::{self, Limits, ReadError, jsonl, record_path, write_all},
+    format::{self, Limits, ReadError, WriteError, jsonl, record_path, write_all},
     summary::{DType, Number, Summary},
     trace::{
         Attribution, Inputs, Node, Printed, TensorRecord, TensorValue, Time, Trace, Value, prune,
@@ -392,6 +392,48 @@ fn a_read_only_folder_is_a_clear_error() {
         "{error}"
     );
     assert!(left(folder.path()).is_empty());
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_disk_that_refuses_midway_leaves_whole_lines_and_no_half_tree() {
+    const FOLDER: &str = "BURNSCOPE_TEST_LIMITED_FOLDER";
+    let mut trace = our_trace();
+    trace.roots = vec![trace.roots[0].clone(); 200];
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        // In a process that may write files of 8 KiB only.
+        let folder = Path::new(&folder);
+        let path = record_path(folder, "M");
+        let mut writer = jsonl::JsonlWriter::create(&path, &jsonl::Header::now("M")).unwrap();
+        let error = (0..1000)
+            .find_map(|_| writer.enter(None, &trace.roots[0]).err())
+            .unwrap();
+        assert!(matches!(error, WriteError::Io { .. }), "{error}");
+        let error = writer.note("more").unwrap_err();
+        assert!(matches!(error, WriteError::Ended { .. }), "{error}");
+        assert!(fs::read_to_string(&path).unwrap().ends_with("}\n"));
+        let read = format::read(&path).unwrap();
+        assert!(read.roots.len() > 5 && read.notes.is_empty() && !read.complete);
+
+        let error = write_all(folder, &trace).unwrap_err();
+        assert!(matches!(error, WriteError::Io { .. }), "{error}");
+        assert_eq!(left(folder), ["M.burnscope.jsonl"]);
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let limited = std::process::Command::new("bash")
+        .args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$@\"", "bash"])
+        .arg(std::env::current_exe().unwrap())
+        .arg("a_disk_that_refuses_midway_leaves_whole_lines_and_no_half_tree")
+        .env(FOLDER, folder.path())
+        .output()
+        .unwrap();
+    assert!(
+        limited.status.success(),
+        "{}",
+        String::from_utf8_lossy(&limited.stdout)
+    );
+    assert_eq!(left(folder.path()), ["M.burnscope.jsonl"]);
 }
 
 fn left(folder: &Path) -> Vec<String> {

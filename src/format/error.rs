@@ -10,8 +10,11 @@ use std::{
 /// Real models stay below twenty. The bound keeps an untrusted file from exhausting the stack.
 pub const MAX_CALL_DEPTH: usize = 256;
 
-/// How deep lists and maps may nest in one argument or result of a JSON tree.
+/// How deep lists and maps may nest in one argument or result; what lies deeper is not written.
 pub const MAX_VALUE_DEPTH: usize = 32;
+
+/// The text in place of a list or map that lies deeper than [`MAX_VALUE_DEPTH`].
+pub(super) const TOO_DEEP: &str = "<nested too deep>";
 
 /// The bounds a reader keeps on an untrusted file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,13 +204,23 @@ impl WriteError {
     }
 }
 
-/// The first characters of an untrusted text, so that a message stays readable.
+/// The first characters of an untrusted text, so that a message stays readable and cannot steer a
+/// terminal.
 pub(super) fn shorten(text: &str) -> String {
     const LONGEST: usize = 160;
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
+    let mut short = String::new();
+    for (place, c) in text.chars().enumerate() {
+        if place == LONGEST {
+            short.push('…');
+            break;
+        }
+        if c.is_control() {
+            short.extend(c.escape_default());
+        } else {
+            short.push(c);
+        }
     }
+    short
 }
 
 fn place(node: &str) -> String {
@@ -243,5 +256,16 @@ fn hint(source: &io::Error) -> &'static str {
             ": a file is where a folder should be"
         }
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_short_and_cannot_steer_a_terminal() {
+        assert_eq!(shorten("é\u{1b}[31m\n"), "é\\u{1b}[31m\\n");
+        assert_eq!(shorten(&"é".repeat(161)), "é".repeat(160) + "…");
     }
 }

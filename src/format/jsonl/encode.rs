@@ -8,7 +8,10 @@ use super::{
     Header, SCHEMA_MAJOR, SCHEMA_MINOR,
     line::{EnterLine, ExitLine, FinishLine, NoteLine, PrintedLine, TensorLine},
 };
-use crate::trace::{Attribution, Inputs, Node, TensorRecord, TensorValue, Value};
+use crate::{
+    format::{MAX_VALUE_DEPTH, error::TOO_DEEP},
+    trace::{Attribution, Inputs, Node, TensorRecord, TensorValue, Value},
+};
 
 /// Turns events into lines and remembers which tensors have theirs.
 #[derive(Default)]
@@ -46,7 +49,7 @@ impl Encoder {
             let kwargs = inputs.kwargs.iter().map(|(_, value)| value);
             inputs.args.iter().chain(kwargs)
         }) {
-            self.tensors.write(value, &mut self.lines);
+            self.tensors.write(value, 1, &mut self.lines);
         }
         let number = self.calls;
         self.calls += 1;
@@ -70,12 +73,12 @@ impl Encoder {
     pub(super) fn exit(&mut self, number: u64, node: &Node) {
         let outputs = node.outputs.as_ref();
         if let Some(value) = outputs {
-            self.tensors.write(value, &mut self.lines);
+            self.tensors.write(value, 0, &mut self.lines);
         }
         let line = ExitLine {
             node: number,
             elapsed_ns: node.time.and_then(|time| time.elapsed_ns),
-            outputs: outputs.map(|value| ValueLine(value, &self.tensors)),
+            outputs: outputs.map(|value| ValueLine(value, &self.tensors, 0)),
             pruned: Cow::Borrowed(&node.pruned),
             complete: node.complete,
         };
@@ -120,12 +123,17 @@ impl Tensors {
         Some(self.by_address.get(&address(tensor))?.0)
     }
 
-    /// Writes a line for each tensor in the value that has none.
-    fn write(&mut self, value: &Value, lines: &mut Vec<u8>) {
+    /// Writes a line for each tensor in the value that has none; the value lies this deep.
+    fn write(&mut self, value: &Value, depth: usize, lines: &mut Vec<u8>) {
         match value {
             Value::Text(_) => {}
-            Value::List(items) => items.iter().for_each(|item| self.write(item, lines)),
-            Value::Map(entries) => entries.iter().for_each(|(_, item)| self.write(item, lines)),
+            Value::List(_) | Value::Map(_) if depth >= MAX_VALUE_DEPTH => {}
+            Value::List(items) => items
+                .iter()
+                .for_each(|item| self.write(item, depth + 1, lines)),
+            Value::Map(entries) => entries
+                .iter()
+                .for_each(|(_, item)| self.write(item, depth + 1, lines)),
             Value::Tensor(tensor) => {
                 if self.number(tensor).is_none() {
                     let number = self.known_copy(tensor).unwrap_or_else(|| {
@@ -190,40 +198,50 @@ impl Serialize for InputsLine<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let InputsLine(inputs, tensors) = *self;
         let mut map = serializer.serialize_map(Some(2))?;
-        map.serialize_entry("args", &ListLine(&inputs.args, tensors))?;
-        map.serialize_entry("kwargs", &MapLine(&inputs.kwargs, tensors))?;
+        map.serialize_entry("args", &ListLine(&inputs.args, tensors, 1))?;
+        map.serialize_entry("kwargs", &MapLine(&inputs.kwargs, tensors, 1))?;
         map.end()
     }
 }
 
-/// A value: a string, a list, `{"tensor": n}` of a tensor line, or `{"map": {...}}`.
-struct ValueLine<'a>(&'a Value, &'a Tensors);
+/// A value and how deep it lies: a string, a list, `{"tensor": n}` of a tensor line, or
+/// `{"map": {...}}`.
+struct ValueLine<'a>(&'a Value, &'a Tensors, usize);
 
 impl Serialize for ValueLine<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let ValueLine(value, tensors) = *self;
+        let ValueLine(value, tensors, depth) = *self;
         match value {
             Value::Text(text) => serializer.serialize_str(text),
-            Value::List(items) => ListLine(items, tensors).serialize(serializer),
             Value::Tensor(tensor) => serializer.collect_map([("tensor", tensors.number(tensor))]),
-            Value::Map(entries) => serializer.collect_map([("map", MapLine(entries, tensors))]),
+            Value::List(_) | Value::Map(_) if depth >= MAX_VALUE_DEPTH => {
+                serializer.serialize_str(TOO_DEEP)
+            }
+            Value::List(items) => ListLine(items, tensors, depth + 1).serialize(serializer),
+            Value::Map(entries) => {
+                serializer.collect_map([("map", MapLine(entries, tensors, depth + 1))])
+            }
         }
     }
 }
 
-struct ListLine<'a>(&'a [Value], &'a Tensors);
+/// Values that each lie this deep.
+struct ListLine<'a>(&'a [Value], &'a Tensors, usize);
 
 impl Serialize for ListLine<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(|item| ValueLine(item, self.1)))
+        let ListLine(items, tensors, depth) = *self;
+        serializer.collect_seq(items.iter().map(|item| ValueLine(item, tensors, depth)))
     }
 }
 
-struct MapLine<'a>(&'a [(String, Value)], &'a Tensors);
+/// Entries whose values each lie this deep.
+struct MapLine<'a>(&'a [(String, Value)], &'a Tensors, usize);
 
 impl Serialize for MapLine<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let entries = self.0.iter();
-        serializer.collect_map(entries.map(|(key, item)| (key, ValueLine(item, self.1))))
+        let MapLine(entries, tensors, depth) = *self;
+        let entries = entries.iter();
+        serializer.collect_map(entries.map(|(key, item)| (key, ValueLine(item, tensors, depth))))
     }
 }

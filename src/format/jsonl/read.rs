@@ -154,6 +154,7 @@ struct Call {
     /// Its children are put in at the end.
     node: Node,
     parent: Option<usize>,
+    /// In how many calls it lies: a trace has only those below [`MAX_CALL_DEPTH`].
     depth: usize,
     exited: bool,
 }
@@ -251,11 +252,6 @@ impl Record {
         }
         let parent = line.parent.map(|parent| self.known(parent)).transpose()?;
         let depth = parent.map_or(0, |parent| self.calls[parent].depth + 1);
-        if depth >= MAX_CALL_DEPTH {
-            return Err(wrong(format_args!(
-                "calls nest deeper than {MAX_CALL_DEPTH}"
-            )));
-        }
         let inputs = line.inputs.map(|inputs| inputs.resolve(&self.tensors));
         let node = Node {
             path: line.path.into_owned(),
@@ -315,8 +311,13 @@ impl Record {
 
     fn into_trace(mut self, header: &Header) -> Trace {
         let mut roots = Vec::new();
+        let mut too_deep = 0;
         // A call's children come after it, so from the end each call is whole when it is moved.
         while let Some(mut call) = self.calls.pop() {
+            if call.depth >= MAX_CALL_DEPTH {
+                too_deep += 1;
+                continue;
+            }
             call.node.children.reverse();
             match call.parent {
                 // A parent is an earlier call: `enter` checked it.
@@ -325,6 +326,11 @@ impl Record {
             }
         }
         roots.reverse();
+        if too_deep > 0 {
+            self.notes.push(format!(
+                "left out {too_deep} calls that nest deeper than {MAX_CALL_DEPTH}"
+            ));
+        }
         for (kind, count) in self.unknown {
             let kind = shorten(&kind);
             self.notes.push(format!(

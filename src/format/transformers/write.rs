@@ -17,6 +17,7 @@ use crate::{
         MAX_CALL_DEPTH, MAX_VALUE_DEPTH, WriteError,
         atomic::{Durability, Staged},
         dump::file_stem,
+        error::TOO_DEEP,
     },
     trace::{Inputs, Node, TensorRecord, TensorValue, Trace, Value},
 };
@@ -253,7 +254,7 @@ impl Serialize for ValueJson<'_> {
         let ValueJson(value, context, depth) = *self;
         match value {
             Value::List(_) | Value::Map(_) if depth >= MAX_VALUE_DEPTH => {
-                serializer.serialize_str("<nested too deep>")
+                serializer.serialize_str(TOO_DEEP)
             }
             Value::List(items) => ListJson(items, context, depth + 1).serialize(serializer),
             Value::Map(entries) => MapJson(entries, context, depth + 1).serialize(serializer),
