@@ -287,7 +287,12 @@ impl DumpSink for Panics {
 fn a_panicking_sink_stops_the_writer_and_nobody_hangs() {
     let standin = standin();
     let stream = standin.stream();
-    let dumper = Dumper::new(0, SMALL).unwrap();
+    // Full with one dump, so that the next one has to wait for the writer.
+    let options = DumpOptions {
+        waiting_bytes: 10_000,
+        ..SMALL
+    };
+    let dumper = Dumper::new(0, options).unwrap();
     let dump = || {
         let (closed, outcome) = mpsc::channel();
         let memory = standin.memory(&[1; 9000]).into_owner();

@@ -1,7 +1,7 @@
 //! Every kernel against float64, over sizes, layouts, alignments and values made to hurt.
 
 use burnscope::summary::{
-    DType, Number, Summary,
+    self, DType, Number, Summary, TensorView,
     cuda::{DeviceTensor, Elements, Engine},
 };
 
@@ -355,6 +355,37 @@ fn random_layouts_agree_with_float64() {
         let found = summarise_one(&standin, &laid.tensor);
         let case = format!("round {round}: {dtype} {shape:?} {strides:?} {offset}");
         assert_agrees(&found, &reference::summary(dtype, &elements), &case);
+    }
+}
+
+#[test]
+fn the_device_says_what_the_host_says() {
+    let standin = standin();
+    let mut random = Random(21);
+    for dtype in &DTYPES {
+        let mut elements = random_elements(dtype, 40_000, &mut random);
+        for special in [None, Some(f64::NEG_INFINITY), Some(f64::NAN)] {
+            match special {
+                Some(_) if !dtype.is_float() => continue,
+                Some(value) if value.is_infinite() && *dtype == DType::F8E4M3 => continue,
+                Some(value) => elements[31_000] = encode(dtype, value),
+                None => {}
+            }
+            let bytes = reference::bytes(dtype, &elements);
+            for (shape, strides) in [([400, 100], [100, 1]), ([100, 400], [1, 100]), ([400, 96], [100, 1])] {
+                let view = TensorView::strided(dtype.clone(), &shape, &strides, 0, &bytes).unwrap();
+                let memory = standin.memory(&bytes);
+                let tensor = DeviceTensor {
+                    data: memory.address,
+                    elements: Elements::Plain(dtype.clone()),
+                    shape: shape.to_vec(),
+                    strides: strides.to_vec(),
+                };
+                let found = summarise_one(&standin, &tensor);
+                let case = format!("{dtype} {shape:?} {strides:?}, {special:?}");
+                assert_agrees(&found, &summary::summarise(&view), &case);
+            }
+        }
     }
 }
 
