@@ -130,7 +130,10 @@ impl Random {
 
     /// Roughly normal: a sum of twelve uniform numbers.
     fn normal(&mut self) -> f64 {
-        (0..12).map(|_| (self.bits() >> 11) as f64 / (1u64 << 53) as f64).sum::<f64>() - 6.0
+        (0..12)
+            .map(|_| (self.bits() >> 11) as f64 / (1u64 << 53) as f64)
+            .sum::<f64>()
+            - 6.0
     }
 }
 
@@ -157,7 +160,11 @@ fn random_bytes(dtype: &DType, count: usize, random: &mut Random) -> Vec<u8> {
 fn correctness(gpu: &Gpu, quick: bool) -> Outcome<usize> {
     let mut random = Random(5);
     let mut cases = 0;
-    let sizes: &[usize] = if quick { &[1, 1000, 70_001] } else { &[1, 1000, 70_001, 5_000_003] };
+    let sizes: &[usize] = if quick {
+        &[1, 1000, 70_001]
+    } else {
+        &[1, 1000, 70_001, 5_000_003]
+    };
     for dtype in &DTYPES {
         for &count in sizes {
             let size = dtype.size().unwrap_or(1);
@@ -174,8 +181,18 @@ fn correctness(gpu: &Gpu, quick: bool) -> Outcome<usize> {
             let layouts = [
                 (true, vec![count], vec![1], 0),
                 (padded, vec![rows, columns], vec![pitch, 1], 0),
-                (rows * columns <= count, vec![columns, rows], vec![1, wide], 0),
-                (rows * columns <= count, vec![rows, columns], vec![1, tall], 0),
+                (
+                    rows * columns <= count,
+                    vec![columns, rows],
+                    vec![1, wide],
+                    0,
+                ),
+                (
+                    rows * columns <= count,
+                    vec![rows, columns],
+                    vec![1, tall],
+                    0,
+                ),
                 (count > 1, vec![count - 1], vec![1], 1),
             ];
             let memory = gpu.upload(&bytes)?;
@@ -210,7 +227,13 @@ fn compare(found: &Summary, wanted: &Summary, case: &str) -> Outcome<()> {
     };
     let exact = |summary: &Summary| {
         (
-            (summary.count, summary.nan, summary.pos_inf, summary.neg_inf, summary.zeros),
+            (
+                summary.count,
+                summary.nan,
+                summary.pos_inf,
+                summary.neg_inf,
+                summary.zeros,
+            ),
             (summary.first_non_finite, summary.checksum),
             (number(summary.min), number(summary.max)),
         )
@@ -254,7 +277,10 @@ fn bandwidth(gpu: &Gpu) -> Outcome<()> {
         gpu.seconds(copy)?;
         let rate = 2.0 * (bytes * REPEATS) as f64 / gpu.seconds(copy)?;
         let mib = bytes / MIB;
-        println!("| copy on the device, read and written | | {mib} MiB | {:.0} GB/s |", rate / 1e9);
+        println!(
+            "| copy on the device, read and written | | {mib} MiB | {:.0} GB/s |",
+            rate / 1e9
+        );
     }
     let mut random = Random(9);
     for dtype in &DTYPES {
@@ -289,7 +315,11 @@ fn bandwidth(gpu: &Gpu) -> Outcome<()> {
             for (_, summary) in engine.flush() {
                 summary?;
             }
-            println!("| summary | {dtype} | {} MiB | {:.0} GB/s |", bytes / MIB, rate / 1e9);
+            println!(
+                "| summary | {dtype} | {} MiB | {:.0} GB/s |",
+                bytes / MIB,
+                rate / 1e9
+            );
         }
     }
     Ok(())
@@ -387,7 +417,10 @@ fn dump_rate(gpu: &Gpu) -> Outcome<()> {
         outcomes.into_iter().collect::<Result<Vec<_>, _>>()?;
         let rate = (TENSORS * bytes) as f64 / seconds / 1e9;
         let place = if to_file { "to a file" } else { "to nowhere" };
-        println!("| dump {place} | u8 | {} MiB | {rate:.2} GB/s |", bytes / MIB);
+        println!(
+            "| dump {place} | u8 | {} MiB | {rate:.2} GB/s |",
+            bytes / MIB
+        );
     }
     std::fs::remove_file(path)?;
     Ok(())

@@ -42,7 +42,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     println!("| Llama forward, untraced | bf16 | {TOKENS} tokens | {untraced:.2} ms |");
     let ratio = traced / untraced;
-    println!("| Llama forward, traced | bf16 | {TOKENS} tokens | {traced:.2} ms, {ratio:.3} times |");
+    println!(
+        "| Llama forward, traced | bf16 | {TOKENS} tokens | {traced:.2} ms, {ratio:.3} times |"
+    );
     Ok(())
 }
 

@@ -115,7 +115,9 @@ fn a_dump_is_row_major_whatever_the_layout() {
     ];
     for dtype in [DType::U8, DType::F16, DType::F32, DType::I64] {
         let size = dtype.size().unwrap();
-        let elements: Vec<u64> = (0..2000u64).map(|k| k.wrapping_mul(0x0101_0101_0101_0107)).collect();
+        let elements: Vec<u64> = (0..2000u64)
+            .map(|k| k.wrapping_mul(0x0101_0101_0101_0107))
+            .collect();
         for (shape, strides, first) in layouts {
             let memory = standin.memory(&bytes(&dtype, &elements)).into_owner();
             let count: usize = shape.iter().product();
@@ -129,13 +131,21 @@ fn a_dump_is_row_major_whatever_the_layout() {
                     elements[at as usize]
                 })
                 .collect();
-            let tensor = plain(dtype.clone(), memory.address + first as u64 * size as u64, shape, strides);
+            let tensor = plain(
+                dtype.clone(),
+                memory.address + first as u64 * size as u64,
+                shape,
+                strides,
+            );
             let (sink, done) = sink(Duration::ZERO, usize::MAX);
             // SAFETY: as above.
             unsafe { dumper.dump(stream.producer(), &tensor, Box::new(memory), sink) };
             let (found, outcome) = done.recv().unwrap();
             outcome.unwrap();
-            assert!(found == bytes(&dtype, &wanted), "{dtype} {shape:?} {strides:?}");
+            assert!(
+                found == bytes(&dtype, &wanted),
+                "{dtype} {shape:?} {strides:?}"
+            );
         }
     }
 }
@@ -176,7 +186,10 @@ fn dumping_returns_at_once_and_keeps_the_tensor_until_it_was_copied() {
     outcome.unwrap();
     assert!(found == data);
     assert_eq!(*order.lock().unwrap(), ["returned", "freed"]);
-    assert!(standin.host_waits() > before, "the writer's thread does wait");
+    assert!(
+        standin.host_waits() > before,
+        "the writer's thread does wait"
+    );
 }
 
 #[test]
@@ -227,7 +240,10 @@ fn a_slow_sink_holds_its_producer_back_instead_of_filling_the_device() {
     }
     dumper.finish().unwrap();
     // Two wait, and the third is let in as the first one ends.
-    assert!(most.load(Ordering::Relaxed) <= 3 * 20_000 + 4096, "{most:?} bytes kept");
+    assert!(
+        most.load(Ordering::Relaxed) <= 3 * 20_000 + 4096,
+        "{most:?} bytes kept"
+    );
 }
 
 #[test]
@@ -247,7 +263,9 @@ fn a_sink_that_fails_is_told_and_the_others_are_written() {
         all.push(done.recv().unwrap());
     }
     assert!(all[0].0 == data && all[0].1.is_ok());
-    assert!(matches!(&all[1].1, Err(DumpError::Write(error)) if error.kind() == io::ErrorKind::StorageFull));
+    assert!(
+        matches!(&all[1].1, Err(DumpError::Write(error)) if error.kind() == io::ErrorKind::StorageFull)
+    );
     assert!(all[2].0 == data && all[2].1.is_ok());
 }
 
@@ -255,7 +273,11 @@ fn a_sink_that_fails_is_told_and_the_others_are_written() {
 fn a_driver_that_fails_is_reported_to_the_sink() {
     let standin = standin();
     let stream = standin.stream();
-    for call in ["cuMemcpyDtoHAsync_v2", "cuEventSynchronize", "cuStreamWaitEvent"] {
+    for call in [
+        "cuMemcpyDtoHAsync_v2",
+        "cuEventSynchronize",
+        "cuStreamWaitEvent",
+    ] {
         let dumper = Dumper::new(0, SMALL).unwrap();
         standin.fail(call, 700, 0);
         let memory = standin.memory(&[1; 9000]).into_owner();
@@ -264,7 +286,10 @@ fn a_driver_that_fails_is_reported_to_the_sink() {
         // SAFETY: as above.
         unsafe { dumper.dump(stream.producer(), &tensor, Box::new(memory), sink) };
         let (_, outcome) = done.recv().unwrap();
-        assert!(matches!(outcome, Err(DumpError::Cuda(CudaError::Driver { .. }))), "{call}");
+        assert!(
+            matches!(outcome, Err(DumpError::Cuda(CudaError::Driver { .. }))),
+            "{call}"
+        );
         standin.heal();
         dumper.finish().unwrap();
     }
@@ -303,9 +328,8 @@ fn a_panicking_sink_stops_the_writer_and_nobody_hangs() {
         outcome.recv_timeout(Duration::from_millis(5))
     };
     // Sooner or later the thread is gone, and saying so takes no waiting.
-    let stopped = (0..1000).any(|_| {
-        matches!(dump(), Ok(Err(DumpError::Cuda(CudaError::WriterStopped))))
-    });
+    let stopped =
+        (0..1000).any(|_| matches!(dump(), Ok(Err(DumpError::Cuda(CudaError::WriterStopped)))));
     assert!(stopped);
     assert!(matches!(dumper.finish(), Err(CudaError::WriterStopped)));
 }
@@ -328,5 +352,8 @@ fn empty_and_quantised_tensors_are_told_apart() {
     // SAFETY: nothing is read.
     unsafe { dumper.dump(stream.producer(), &unreadable, Box::new(()), collect) };
     let (_, outcome) = done.recv().unwrap();
-    assert!(matches!(outcome, Err(DumpError::Cuda(CudaError::Unsupported(_)))));
+    assert!(matches!(
+        outcome,
+        Err(DumpError::Cuda(CudaError::Unsupported(_)))
+    ));
 }

@@ -59,7 +59,12 @@ fn a_tensor_is_read_after_its_producer_wrote_it_and_before_the_next_write() {
     for number in 0..5 {
         let (elements, bytes) = f32_data(10_000, &mut random);
         stream.write(memory.address, &bytes);
-        summarise(&mut engine, stream.producer(), number, f32_tensor(memory.address, 10_000));
+        summarise(
+            &mut engine,
+            stream.producer(),
+            number,
+            f32_tensor(memory.address, 10_000),
+        );
         wanted.push(reference::summary(&DType::F32, &elements));
     }
     for (number, found) in flush_in_order(&mut engine) {
@@ -78,12 +83,21 @@ fn memory_freed_on_the_stream_right_after_is_summarised_still() {
     for number in 0..4 {
         let (elements, bytes) = f32_data(5000, &mut random);
         let memory = standin.memory(&bytes);
-        summarise(&mut engine, stream.producer(), number, f32_tensor(memory.address, 5000));
+        summarise(
+            &mut engine,
+            stream.producer(),
+            number,
+            f32_tensor(memory.address, 5000),
+        );
         stream.free(memory);
         wanted.push(reference::summary(&DType::F32, &elements));
     }
     for (number, found) in flush_in_order(&mut engine) {
-        assert_agrees(&found, &wanted[number as usize], &format!("tensor {number}"));
+        assert_agrees(
+            &found,
+            &wanted[number as usize],
+            &format!("tensor {number}"),
+        );
     }
 }
 
@@ -99,8 +113,17 @@ fn the_host_never_waits_before_the_flush() {
     standin.delay(300);
     let before = standin.host_waits();
     for number in 0..1500 {
-        summarise(&mut engine, stream.producer(), number, f32_tensor(memory.address, 64));
-        engine.collect().unwrap().into_iter().for_each(|(_, summary)| drop(summary.unwrap()));
+        summarise(
+            &mut engine,
+            stream.producer(),
+            number,
+            f32_tensor(memory.address, 64),
+        );
+        engine
+            .collect()
+            .unwrap()
+            .into_iter()
+            .for_each(|(_, summary)| drop(summary.unwrap()));
     }
     assert_eq!(standin.host_waits(), before);
     standin.delay(0);
@@ -138,6 +161,32 @@ fn no_slot_is_overwritten_before_it_was_copied_and_read() {
 }
 
 #[test]
+fn batches_that_reach_across_the_end_of_the_ring_are_split_there() {
+    let standin = standin();
+    let mut random = Random(57);
+    let stream = standin.stream();
+    let mut engine = Engine::new(0).unwrap();
+    let (elements, bytes) = f32_data(2000, &mut random);
+    let memory = standin.memory(&bytes);
+    let mut number = 0;
+    for length in [70, 70, 200, 1, 128, 127, 2] {
+        let tensors: Vec<(u64, DeviceTensor)> = (number..number + length)
+            .map(|number| (number, f32_tensor(memory.address + 4 * number, 40)))
+            .collect();
+        number += length;
+        // SAFETY: the memory lives until the flush is over.
+        unsafe { engine.summarise(stream.producer(), &tensors) }.unwrap();
+    }
+    let done = flush_in_order(&mut engine);
+    assert_eq!(done.len() as u64, number);
+    for (number, found) in done {
+        // Addresses off a vector take another kernel, whose slots come later.
+        let wanted = reference::summary(&DType::F32, &elements[number as usize..][..40]);
+        assert_agrees(&found, &wanted, &format!("tensor {number}"));
+    }
+}
+
+#[test]
 fn the_engine_keeps_bounded_memory_when_the_device_keeps_up() {
     let standin = standin();
     let stream = standin.stream();
@@ -145,7 +194,12 @@ fn the_engine_keeps_bounded_memory_when_the_device_keeps_up() {
     let memory = standin.memory(&[0; 256]);
     let mut run = |count: u64| {
         for number in 0..count {
-            summarise(&mut engine, stream.producer(), number, f32_tensor(memory.address, 64));
+            summarise(
+                &mut engine,
+                stream.producer(),
+                number,
+                f32_tensor(memory.address, 64),
+            );
             if number % 100 == 99 {
                 stream.synchronize();
                 engine.collect().unwrap();
@@ -166,7 +220,12 @@ fn dropping_an_engine_gives_everything_back_and_disturbs_nothing_under_way() {
     standin.delay(5000);
     let mut engine = Engine::new(0).unwrap();
     for number in 0..200 {
-        summarise(&mut engine, stream.producer(), number, f32_tensor(memory.address, 1000));
+        summarise(
+            &mut engine,
+            stream.producer(),
+            number,
+            f32_tensor(memory.address, 1000),
+        );
         if number == 20 {
             standin.delay(500);
         }
@@ -227,7 +286,12 @@ fn summaries_arrive_without_a_flush_once_their_ring_was_copied() {
     let mut engine = Engine::new(0).unwrap();
     let memory = standin.memory(&[0; 256]);
     for number in 0..300 {
-        summarise(&mut engine, stream.producer(), number, f32_tensor(memory.address, 64));
+        summarise(
+            &mut engine,
+            stream.producer(),
+            number,
+            f32_tensor(memory.address, 64),
+        );
     }
     stream.synchronize();
     let early = engine.collect().unwrap().len();
@@ -251,7 +315,10 @@ fn what_the_kernels_cannot_read_is_an_error_before_anything_is_launched() {
         ..good.clone()
     };
     let launches = standin.calls("cuLaunchKernel");
-    for (bad, message) in [(unknown, "torch.complex64"), (mismatched, "1 dimensions but 2 strides")] {
+    for (bad, message) in [
+        (unknown, "torch.complex64"),
+        (mismatched, "1 dimensions but 2 strides"),
+    ] {
         // SAFETY: the memory lives until the end.
         let error = unsafe { engine.summarise(stream.producer(), &[(0, good.clone()), (1, bad)]) };
         assert!(error.unwrap_err().to_string().contains(message));
@@ -277,7 +344,10 @@ fn a_refused_launch_is_an_error_and_the_engine_goes_on() {
     assert_eq!(call, "cuLaunchKernel");
     standin.heal();
     summarise(&mut engine, stream.producer(), 2, tensor);
-    let numbers: Vec<u64> = flush_in_order(&mut engine).iter().map(|done| done.0).collect();
+    let numbers: Vec<u64> = flush_in_order(&mut engine)
+        .iter()
+        .map(|done| done.0)
+        .collect();
     assert_eq!(numbers, [0, 2]);
 }
 
@@ -288,14 +358,23 @@ fn a_device_that_fails_later_turns_every_summary_into_an_error() {
     let mut engine = Engine::new(0).unwrap();
     let memory = standin.memory(&[0; 256]);
     for number in 0..300 {
-        summarise(&mut engine, stream.producer(), number, f32_tensor(memory.address, 64));
+        summarise(
+            &mut engine,
+            stream.producer(),
+            number,
+            f32_tensor(memory.address, 64),
+        );
     }
     stream.synchronize();
     standin.fail("cuEventSynchronize", ILLEGAL_ADDRESS, 0);
     let mut done = engine.flush();
     done.sort_by_key(|(number, _)| *number);
     let numbers: Vec<u64> = done.iter().map(|(number, _)| *number).collect();
-    assert_eq!(numbers, (0..300).collect::<Vec<_>>(), "each is handed out once");
+    assert_eq!(
+        numbers,
+        (0..300).collect::<Vec<_>>(),
+        "each is handed out once"
+    );
     assert!(done.iter().any(|(_, summary)| summary.is_err()));
     assert!(engine.flush().is_empty());
 }
@@ -313,7 +392,10 @@ fn a_kernel_that_never_wrote_its_slot_is_noticed() {
         summarise(&mut engine, stream.producer(), 7, tensor.clone());
         summarise(&mut engine, stream.producer(), 8, tensor.clone());
         let done = engine.flush();
-        assert!(matches!(done[0], (7, Err(CudaError::MissingResult { .. }))), "round {round}");
+        assert!(
+            matches!(done[0], (7, Err(CudaError::MissingResult { .. }))),
+            "round {round}"
+        );
         assert!(matches!(done[1], (8, Ok(_))), "round {round}");
     }
 }
@@ -325,10 +407,24 @@ fn a_copy_that_cannot_be_started_fails_the_summaries_it_would_bring() {
     let mut engine = Engine::new(0).unwrap();
     let memory = standin.memory(&[0; 256]);
     standin.fail("cuMemcpyDtoHAsync_v2", ILLEGAL_ADDRESS, 0);
-    summarise(&mut engine, stream.producer(), 7, f32_tensor(memory.address, 64));
+    summarise(
+        &mut engine,
+        stream.producer(),
+        7,
+        f32_tensor(memory.address, 64),
+    );
     let done = engine.flush();
     assert_eq!(done.len(), 1);
-    assert!(matches!(&done[0], (7, Err(CudaError::Driver { call: "cuMemcpyDtoHAsync", .. }))));
+    assert!(matches!(
+        &done[0],
+        (
+            7,
+            Err(CudaError::Driver {
+                call: "cuMemcpyDtoHAsync",
+                ..
+            })
+        )
+    ));
 }
 
 #[test]
@@ -340,17 +436,32 @@ fn each_call_at_the_start_that_fails_is_named() {
         assert!(error.to_string().starts_with(call), "{call}: {error}");
     }
     standin.heal();
-    assert!(matches!(Engine::new(5), Err(CudaError::Driver { call: "cuDeviceGet", .. })));
+    assert!(matches!(
+        Engine::new(5),
+        Err(CudaError::Driver {
+            call: "cuDeviceGet",
+            ..
+        })
+    ));
     let stream = standin.stream();
     let memory = standin.memory(&[0; 256]);
-    for call in ["cuMemAlloc", "cuMemHostAlloc", "cuModuleLoadData", "cuModuleGetFunction", "cuEventCreate"] {
+    for call in [
+        "cuMemAlloc",
+        "cuMemHostAlloc",
+        "cuModuleLoadData",
+        "cuModuleGetFunction",
+        "cuEventCreate",
+    ] {
         let mut engine = Engine::new(0).unwrap();
-        let name = if call == "cuMemAlloc" { "cuMemAlloc_v2" } else { call };
+        let name = if call == "cuMemAlloc" {
+            "cuMemAlloc_v2"
+        } else {
+            call
+        };
         standin.fail(name, 2, 0);
         // SAFETY: the memory lives until the end.
-        let error = unsafe {
-            engine.summarise(stream.producer(), &[(0, f32_tensor(memory.address, 64))])
-        };
+        let error =
+            unsafe { engine.summarise(stream.producer(), &[(0, f32_tensor(memory.address, 64))]) };
         assert!(error.unwrap_err().to_string().starts_with(call), "{call}");
         standin.heal();
     }
@@ -368,7 +479,12 @@ fn results_survive_any_order_of_blocks_while_the_device_lags() {
     for seed in 0..12 {
         standin.order(seed, 2);
         let memory: Memory = standin.memory(&bytes);
-        summarise(&mut engine, stream.producer(), seed.into(), f32_tensor(memory.address, 90_000));
+        summarise(
+            &mut engine,
+            stream.producer(),
+            seed.into(),
+            f32_tensor(memory.address, 90_000),
+        );
         let done = flush_in_order(&mut engine);
         assert_agrees(&done[0].1, &wanted, &format!("seed {seed}"));
         poison(&standin, memory);

@@ -62,13 +62,16 @@ fn place(k: usize, shape: &[usize], strides: &[isize], offset: usize) -> usize {
 fn summarise(standin: &Standin, tensors: &[&DeviceTensor]) -> Vec<Summary> {
     let stream = standin.stream();
     let mut engine = Engine::new(0).unwrap();
-    let numbered: Vec<(u64, DeviceTensor)> = (0..).zip(tensors.iter().map(|&t| t.clone())).collect();
+    let numbered: Vec<(u64, DeviceTensor)> =
+        (0..).zip(tensors.iter().map(|&t| t.clone())).collect();
     // SAFETY: the callers keep the memory until the flush below is over.
     unsafe { engine.summarise(stream.producer(), &numbered) }.unwrap();
     let mut done = engine.flush();
     done.sort_by_key(|(number, _)| *number);
     assert_eq!(done.len(), tensors.len());
-    done.into_iter().map(|(_, summary)| summary.unwrap()).collect()
+    done.into_iter()
+        .map(|(_, summary)| summary.unwrap())
+        .collect()
 }
 
 fn summarise_one(standin: &Standin, tensor: &DeviceTensor) -> Summary {
@@ -84,7 +87,14 @@ fn chunk(dtype: &DType) -> usize {
 fn sizes(dtype: &DType) -> Vec<usize> {
     let (vector, chunk) = (16 / dtype.size().unwrap(), chunk(dtype));
     let mut sizes = vec![1, 2, 3, vector - 1, vector, vector + 1, 255, 256, 257];
-    for edge in [256 * vector, chunk, 2 * chunk, 4 * chunk, 5 * chunk, 12 * chunk] {
+    for edge in [
+        256 * vector,
+        chunk,
+        2 * chunk,
+        4 * chunk,
+        5 * chunk,
+        12 * chunk,
+    ] {
         sizes.extend([edge - 1, edge, edge + 1]);
     }
     sizes.retain(|&size| size > 0);
@@ -131,15 +141,45 @@ const ADVERSARIAL: [(&str, Values); 17] = [
     ("zeros", |_, _| 0.0),
     ("tiny", |random, _| 1e-25 * random.normal()),
     ("huge", |random, _| 1e18 * random.normal()),
-    ("first one huge", |random, k| if k == 0 { 1e6 } else { random.normal() }),
-    ("mostly zero", |random, _| if random.unit() < 0.9 { 0.0 } else { random.normal() }),
-    ("alternating", |_, k| if k % 2 == 0 { 60000.0 } else { -60000.0 }),
+    (
+        "first one huge",
+        |random, k| if k == 0 { 1e6 } else { random.normal() },
+    ),
+    ("mostly zero", |random, _| {
+        if random.unit() < 0.9 {
+            0.0
+        } else {
+            random.normal()
+        }
+    }),
+    (
+        "alternating",
+        |_, k| if k % 2 == 0 { 60000.0 } else { -60000.0 },
+    ),
     ("rising", |_, k| k as f64 / 64.0),
-    ("one NaN", |random, k| if k == 17 { f64::NAN } else { random.normal() }),
-    ("first NaN", |random, k| if k == 0 { f64::NAN } else { random.normal() }),
+    (
+        "one NaN",
+        |random, k| if k == 17 { f64::NAN } else { random.normal() },
+    ),
+    (
+        "first NaN",
+        |random, k| if k == 0 { f64::NAN } else { random.normal() },
+    ),
     ("all NaN", |_, _| f64::NAN),
-    ("some Inf", |random, k| if k % 1000 == 5 { f64::INFINITY } else { random.normal() }),
-    ("some -Inf", |random, k| if k % 1000 == 5 { f64::NEG_INFINITY } else { random.normal() }),
+    ("some Inf", |random, k| {
+        if k % 1000 == 5 {
+            f64::INFINITY
+        } else {
+            random.normal()
+        }
+    }),
+    ("some -Inf", |random, k| {
+        if k % 1000 == 5 {
+            f64::NEG_INFINITY
+        } else {
+            random.normal()
+        }
+    }),
     ("both Inf", |random, k| match k % 1000 {
         5 => f64::INFINITY,
         6 => f64::NEG_INFINITY,
@@ -174,7 +214,10 @@ fn adversarial_values_agree_with_float64() {
 #[test]
 fn integers_at_the_ends_of_their_range_stay_exact() {
     let standin = standin();
-    for dtype in DTYPES.iter().filter(|dtype| !dtype.is_float() && **dtype != DType::Bool) {
+    for dtype in DTYPES
+        .iter()
+        .filter(|dtype| !dtype.is_float() && **dtype != DType::Bool)
+    {
         let bits = 8 * dtype.size().unwrap();
         let all = u64::MAX >> (64 - bits);
         // Largest and smallest of either signedness, and their neighbours.
@@ -182,7 +225,11 @@ fn integers_at_the_ends_of_their_range_stay_exact() {
         let elements: Vec<u64> = (0..40_000).map(|k| ends[k % ends.len()]).collect();
         let wanted = reference::summary(dtype, &elements);
         let laid = lay(&standin, dtype, &elements, &[40_000], &[1], 0);
-        assert_agrees(&summarise_one(&standin, &laid.tensor), &wanted, &dtype.to_string());
+        assert_agrees(
+            &summarise_one(&standin, &laid.tensor),
+            &wanted,
+            &dtype.to_string(),
+        );
     }
 }
 
@@ -211,11 +258,20 @@ fn of_zeros_with_different_signs_the_negative_is_the_smallest() {
             let elements: Vec<u64> = (0..count as u64).map(|k| k % 2 * negative).collect();
             let laid = lay(&standin, dtype, &elements, &[count], &[1], 0);
             let found = summarise_one(&standin, &laid.tensor);
-            let (Some(Number::Float(min)), Some(Number::Float(max))) = (found.min, found.max) else {
+            let (Some(Number::Float(min)), Some(Number::Float(max))) = (found.min, found.max)
+            else {
                 panic!("{dtype}: {found:?}");
             };
-            assert_eq!((min, min.is_sign_negative()), (0.0, true), "{count} of {dtype}");
-            assert_eq!((max, max.is_sign_negative()), (0.0, false), "{count} of {dtype}");
+            assert_eq!(
+                (min, min.is_sign_negative()),
+                (0.0, true),
+                "{count} of {dtype}"
+            );
+            assert_eq!(
+                (max, max.is_sign_negative()),
+                (0.0, false),
+                "{count} of {dtype}"
+            );
             assert_eq!(found.zeros, count as u64, "{count} of {dtype}");
         }
     }
@@ -236,7 +292,11 @@ fn every_bit_pattern_of_the_small_types_is_read_right() {
                 let wanted = reference::summary(dtype, &elements);
                 let laid = lay(&standin, dtype, &elements, &[count], &[1], 0);
                 let found = summarise_one(&standin, &laid.tensor);
-                assert_agrees(&found, &wanted, &format!("{count} times {bits:#x} as {dtype}"));
+                assert_agrees(
+                    &found,
+                    &wanted,
+                    &format!("{count} times {bits:#x} as {dtype}"),
+                );
             }
         }
     }
@@ -261,7 +321,12 @@ const REORDERED: [(&str, [isize; 4], usize); 5] = [
 ];
 const SHAPE: [usize; 4] = [6, 40, 48, 3];
 
-fn elements_for(strides: &[isize; 4], offset: usize, dtype: &DType, random: &mut Random) -> Vec<u64> {
+fn elements_for(
+    strides: &[isize; 4],
+    offset: usize,
+    dtype: &DType,
+    random: &mut Random,
+) -> Vec<u64> {
     let count = SHAPE.iter().product();
     let values = random_elements(dtype, 6 * 40 * 48 * 40, random);
     // Elements that share memory are equal.
@@ -283,7 +348,11 @@ fn a_layout_in_logical_order_gives_the_bits_of_a_contiguous_copy() {
             let laid = lay(&standin, dtype, &elements, &SHAPE, &strides, offset);
             let copy = lay(&standin, dtype, &elements, &[elements.len()], &[1], 0);
             let found = summarise(&standin, &[&laid.tensor, &copy.tensor]);
-            assert_agrees(&found[0], &reference::summary(dtype, &elements), &format!("{name} {dtype}"));
+            assert_agrees(
+                &found[0],
+                &reference::summary(dtype, &elements),
+                &format!("{name} {dtype}"),
+            );
             assert_eq!(all_bits(&found[0]), all_bits(&found[1]), "{name} {dtype}");
         }
     }
@@ -303,7 +372,11 @@ fn a_reordered_layout_agrees_with_float64() {
             }
             let laid = lay(&standin, dtype, &elements, &SHAPE, &strides, offset);
             let found = summarise_one(&standin, &laid.tensor);
-            assert_agrees(&found, &reference::summary(dtype, &elements), &format!("{name} {dtype}"));
+            assert_agrees(
+                &found,
+                &reference::summary(dtype, &elements),
+                &format!("{name} {dtype}"),
+            );
         }
     }
 }
@@ -372,7 +445,11 @@ fn the_device_says_what_the_host_says() {
                 None => {}
             }
             let bytes = reference::bytes(dtype, &elements);
-            for (shape, strides) in [([400, 100], [100, 1]), ([100, 400], [1, 100]), ([400, 96], [100, 1])] {
+            for (shape, strides) in [
+                ([400, 100], [100, 1]),
+                ([100, 400], [1, 100]),
+                ([400, 96], [100, 1]),
+            ] {
                 let view = TensorView::strided(dtype.clone(), &shape, &strides, 0, &bytes).unwrap();
                 let memory = standin.memory(&bytes);
                 let tensor = DeviceTensor {
@@ -430,7 +507,10 @@ fn a_batch_gives_the_bits_of_single_launches() {
     let tensors: Vec<&DeviceTensor> = laid.iter().map(|laid| &laid.tensor).collect();
     let launches = standin.calls("cuLaunchKernel");
     let batched = summarise(&standin, &tensors);
-    assert!(standin.calls("cuLaunchKernel") - launches < 30, "tensors share launches");
+    assert!(
+        standin.calls("cuLaunchKernel") - launches < 30,
+        "tensors share launches"
+    );
     for (i, (tensor, batched)) in tensors.iter().zip(&batched).enumerate() {
         let single = summarise_one(&standin, tensor);
         assert_eq!(all_bits(&single), all_bits(batched), "tensor {i}");
@@ -456,7 +536,11 @@ fn addresses_beyond_four_gigabytes_of_a_tensor_are_reached() {
         strides: vec![(stride as isize - 32) / 2, 1],
     };
     let found = summarise_one(&standin, &tensor);
-    assert_agrees(&found, &reference::summary(&DType::U16, &elements), "a far row");
+    assert_agrees(
+        &found,
+        &reference::summary(&DType::U16, &elements),
+        "a far row",
+    );
 }
 
 /// Takes a minute: four thousand million elements, one byte each, on the CPU.
@@ -474,7 +558,10 @@ fn more_elements_than_thirty_two_bits_count_are_summarised() {
     };
     let found = summarise_one(&standin, &tensor);
     let count = repeats as u64 * 64;
-    assert_eq!((found.count, found.mean, found.std), (count, Some(3.0), Some(0.0)));
+    assert_eq!(
+        (found.count, found.mean, found.std),
+        (count, Some(3.0), Some(0.0))
+    );
     let ranks = (u128::from(count) * u128::from(count + 1) / 2) as u64;
     assert_eq!(found.checksum, ranks.wrapping_mul(3));
 }
@@ -495,8 +582,22 @@ fn truth_values_in_words_are_summarised_as_in_bytes() {
 #[test]
 fn a_scalar_and_an_empty_tensor_have_summaries() {
     let standin = standin();
-    let laid = lay(&standin, &DType::F32, &[encode(&DType::F32, 2.5)], &[], &[], 0);
-    let odd = lay(&standin, &DType::F16, &[encode(&DType::F16, 2.5)], &[], &[], 1);
+    let laid = lay(
+        &standin,
+        &DType::F32,
+        &[encode(&DType::F32, 2.5)],
+        &[],
+        &[],
+        0,
+    );
+    let odd = lay(
+        &standin,
+        &DType::F16,
+        &[encode(&DType::F16, 2.5)],
+        &[],
+        &[],
+        1,
+    );
     let mut empty = laid.tensor.clone();
     (empty.shape, empty.strides) = (vec![3, 0], vec![0, 1]);
     let found = summarise(&standin, &[&laid.tensor, &empty, &odd.tensor]);

@@ -56,7 +56,10 @@ fn scale(format: ScaleFormat, random: &mut Random) -> (Vec<u8>, f32) {
         }
         ScaleFormat::UE4M3 => {
             let bits = 1 + random.below(0x7e);
-            (vec![bits as u8], reference::float(&DType::F8E4M3, bits) as f32)
+            (
+                vec![bits as u8],
+                reference::float(&DType::F8E4M3, bits) as f32,
+            )
         }
     }
 }
@@ -71,7 +74,10 @@ fn check(standin: &Standin, case: &Case, random: &mut Random, name: &str) {
     words_shape[case.packed_dim] = words_shape[case.packed_dim].div_ceil(per_word);
     let pitch = words_shape[1] + 1;
     let mut storage = vec![0xffu8; words_shape[0] * pitch * word_bytes];
-    let blocks = [rows.div_ceil(case.block[0]), columns.div_ceil(case.block[1])];
+    let blocks = [
+        rows.div_ceil(case.block[0]),
+        columns.div_ceil(case.block[1]),
+    ];
     let scales: Vec<(Vec<u8>, f32)> = (0..blocks[0] * blocks[1])
         .map(|_| scale(case.scale_format, random))
         .collect();
@@ -99,7 +105,9 @@ fn check(standin: &Standin, case: &Case, random: &mut Random, name: &str) {
     let storage = standin.memory(&storage);
     let scale_bytes: Vec<u8> = scales.iter().flat_map(|(bytes, _)| bytes.clone()).collect();
     let scale_memory = standin.memory(&scale_bytes);
-    let global = case.global.map(|global| standin.memory(&global.to_le_bytes()));
+    let global = case
+        .global
+        .map(|global| standin.memory(&global.to_le_bytes()));
     let quantized = DeviceTensor {
         data: storage.address,
         elements: Elements::Quantized(Box::new(Quantization {
@@ -128,9 +136,16 @@ fn check(standin: &Standin, case: &Case, random: &mut Random, name: &str) {
     unsafe { engine.summarise(stream.producer(), &[(0, quantized), (1, plain)]) }.unwrap();
     let mut done = engine.flush();
     done.sort_by_key(|(number, _)| *number);
-    let found: Vec<_> = done.into_iter().map(|(_, summary)| summary.unwrap()).collect();
+    let found: Vec<_> = done
+        .into_iter()
+        .map(|(_, summary)| summary.unwrap())
+        .collect();
     assert_agrees(&found[0], &reference::summary(&DType::F32, &values), name);
-    assert_eq!(all_bits(&found[0]), all_bits(&found[1]), "{name}: not the bits of the f32 tensor");
+    assert_eq!(
+        all_bits(&found[0]),
+        all_bits(&found[1]),
+        "{name}: not the bits of the f32 tensor"
+    );
 }
 
 const CODES: [QuantCode; 6] = [
@@ -167,7 +182,9 @@ fn every_code_scale_and_packing_gives_the_bits_of_the_dequantised_tensor() {
                             scale_format,
                             global,
                         };
-                        let name = format!("{code:?} in {word:?} along {packed_dim}, {scale_format:?} per {block:?}, {global:?}");
+                        let name = format!(
+                            "{code:?} in {word:?} along {packed_dim}, {scale_format:?} per {block:?}, {global:?}"
+                        );
                         check(&standin, &case, &mut random, &name);
                     }
                 }
@@ -191,7 +208,12 @@ fn sizes_that_fill_no_word_no_block_and_several_tiles_are_read_right() {
                 scale_format: ScaleFormat::F16,
                 global: None,
             };
-            check(&standin, &case, &mut random, &format!("{shape:?} along {packed_dim}"));
+            check(
+                &standin,
+                &case,
+                &mut random,
+                &format!("{shape:?} along {packed_dim}"),
+            );
         }
     }
 }

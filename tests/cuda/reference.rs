@@ -70,7 +70,11 @@ fn minifloat(bits: u64, exponent_bits: u32, mantissa_bits: u32) -> f64 {
         return f64::NAN;
     }
     if exponent_bits == 5 && exponent == top {
-        return if mantissa == 0 { sign * f64::INFINITY } else { f64::NAN };
+        return if mantissa == 0 {
+            sign * f64::INFINITY
+        } else {
+            f64::NAN
+        };
     }
     let bias = (1 << (exponent_bits - 1)) - 1;
     let fraction = mantissa as f64 / f64::from(1 << mantissa_bits);
@@ -138,7 +142,8 @@ pub fn bytes(dtype: &DType, elements: &[u64]) -> Vec<u8> {
 pub fn summary(dtype: &DType, elements: &[u64]) -> Summary {
     let count = elements.len() as f64;
     let floats: Vec<f64> = elements.iter().map(|&bits| float(dtype, bits)).collect();
-    let number_of = |test: fn(&f64) -> bool| floats.iter().filter(|&value| test(value)).count() as u64;
+    let number_of =
+        |test: fn(&f64) -> bool| floats.iter().filter(|&value| test(value)).count() as u64;
     let nan = number_of(|value| value.is_nan());
     let pos_inf = number_of(|&value| value == f64::INFINITY);
     let neg_inf = number_of(|&value| value == f64::NEG_INFINITY);
@@ -156,8 +161,16 @@ pub fn summary(dtype: &DType, elements: &[u64]) -> Summary {
         let abs = if nan > 0 { f64::NAN } else { abs_max };
         return Summary {
             count: elements.len() as u64,
-            mean: Some(if pos_inf + neg_inf + nan > 0 { special_mean(nan, pos_inf, neg_inf) } else { mean }),
-            std: Some(if pos_inf + neg_inf + nan > 0 { f64::NAN } else { std }),
+            mean: Some(if pos_inf + neg_inf + nan > 0 {
+                special_mean(nan, pos_inf, neg_inf)
+            } else {
+                mean
+            }),
+            std: Some(if pos_inf + neg_inf + nan > 0 {
+                f64::NAN
+            } else {
+                std
+            }),
             min: Some(min),
             max: Some(max),
             nan,
@@ -170,7 +183,10 @@ pub fn summary(dtype: &DType, elements: &[u64]) -> Summary {
                 (0, _) => f64::INFINITY,
                 _ => f64::NAN,
             },
-            first_non_finite: floats.iter().position(|value| !value.is_finite()).map(|k| k as u64),
+            first_non_finite: floats
+                .iter()
+                .position(|value| !value.is_finite())
+                .map(|k| k as u64),
             checksum: checksum(elements),
         };
     }
@@ -186,7 +202,10 @@ pub fn summary(dtype: &DType, elements: &[u64]) -> Summary {
     }));
     std = (squares / (count - 1.0)).sqrt();
     l2 = sum(integers.iter().map(|&value| value as f64 * value as f64)).sqrt();
-    let (low, high) = (*integers.iter().min().unwrap(), *integers.iter().max().unwrap());
+    let (low, high) = (
+        *integers.iter().min().unwrap(),
+        *integers.iter().max().unwrap(),
+    );
     let number = |value: i128| match i64::try_from(value) {
         Ok(value) => Number::Int(value),
         Err(_) => Number::UInt(value as u64),
@@ -217,9 +236,12 @@ fn special_mean(nan: u64, pos_inf: u64, neg_inf: u64) -> f64 {
 }
 
 fn checksum(elements: &[u64]) -> u64 {
-    elements.iter().zip(1u64..).fold(0, |sum: u64, (&bits, rank)| {
-        sum.wrapping_add(rank.wrapping_mul(bits))
-    })
+    elements
+        .iter()
+        .zip(1u64..)
+        .fold(0, |sum: u64, (&bits, rank)| {
+            sum.wrapping_add(rank.wrapping_mul(bits))
+        })
 }
 
 /// Neumaier's compensated sum.
@@ -248,14 +270,28 @@ pub fn assert_agrees(found: &Summary, wanted: &Summary, case: &str) {
             summary.abs_max.map(|value| value.to_bits() << 1),
         )
     };
-    assert_eq!(exact(found), exact(wanted), "{case}: {found:?}, not {wanted:?}");
+    assert_eq!(
+        exact(found),
+        exact(wanted),
+        "{case}: {found:?}, not {wanted:?}"
+    );
     let std = wanted.std.unwrap();
     let mean = wanted.mean.unwrap();
     // Relative to the spread, and the last bits of the mean itself.
     let slack = 2e-7 * if std.is_finite() { std } else { 0.0 } + 4e-16 * mean.abs();
     close(found.mean.unwrap(), mean, slack, &format!("{case}: mean"));
-    close(found.std.unwrap(), std, 3e-6 * std + 1e-300, &format!("{case}: std"));
-    close(found.l2, wanted.l2, 1e-6 * wanted.l2, &format!("{case}: l2"));
+    close(
+        found.std.unwrap(),
+        std,
+        3e-6 * std + 1e-300,
+        &format!("{case}: std"),
+    );
+    close(
+        found.l2,
+        wanted.l2,
+        1e-6 * wanted.l2,
+        &format!("{case}: l2"),
+    );
 }
 
 /// Numbers by class and bits, all NaN alike; zeros by sign too.
@@ -280,9 +316,26 @@ fn close(found: f64, wanted: f64, slack: f64, case: &str) {
 /// Everything a summary says, to the last bit.
 pub fn all_bits(summary: &Summary) -> impl PartialEq + std::fmt::Debug + use<> {
     (
-        (summary.count, summary.nan, summary.pos_inf, summary.neg_inf, summary.zeros),
-        (summary.first_non_finite, summary.checksum, summary.l2.to_bits()),
-        (summary.mean.map(f64::to_bits), summary.std.map(f64::to_bits)),
-        (key(summary.min), key(summary.max), summary.abs_max.map(f64::to_bits)),
+        (
+            summary.count,
+            summary.nan,
+            summary.pos_inf,
+            summary.neg_inf,
+            summary.zeros,
+        ),
+        (
+            summary.first_non_finite,
+            summary.checksum,
+            summary.l2.to_bits(),
+        ),
+        (
+            summary.mean.map(f64::to_bits),
+            summary.std.map(f64::to_bits),
+        ),
+        (
+            key(summary.min),
+            key(summary.max),
+            summary.abs_max.map(f64::to_bits),
+        ),
     )
 }

@@ -200,7 +200,9 @@ impl Planned {
         let bits = quantization.code.bits();
         let word_bits = 8 * quantization.word.bytes();
         if !matches!(bits, 2 | 4 | 8) || !word_bits.is_multiple_of(bits) {
-            return Err(CudaError::Quantization("codes of a width other than 2, 4 or 8 bits"));
+            return Err(CudaError::Quantization(
+                "codes of a width other than 2, 4 or 8 bits",
+            ));
         }
         if quantization.block.len() != rank || quantization.scale_strides.len() != rank {
             return Err(CudaError::Quantization("blocks of another rank"));
@@ -209,7 +211,9 @@ impl Planned {
             return Err(CudaError::Quantization("blocks of no elements"));
         }
         if quantization.packed_dim >= rank.max(1) {
-            return Err(CudaError::Quantization("codes packed along a dimension that it lacks"));
+            return Err(CudaError::Quantization(
+                "codes packed along a dimension that it lacks",
+            ));
         }
         // Checks sizes and steps; the walk itself stays in logical order, dimension by dimension.
         let count = Walk::memory(&tensor.shape, &tensor.strides)?.count;

@@ -73,8 +73,8 @@ impl Device {
             return Err(CudaError::OldDevice { major, minor });
         }
         // SAFETY: as above; released when the last owner is dropped.
-        let context = unsafe { result::primary_ctx::retain(ordinal) }
-            .during("cuDevicePrimaryCtxRetain")?;
+        let context =
+            unsafe { result::primary_ctx::retain(ordinal) }.during("cuDevicePrimaryCtxRetain")?;
         Ok(Arc::new(Self {
             ordinal,
             context,
@@ -95,7 +95,10 @@ impl Device {
     }
 
     fn function(&self, kernel: &Kernel) -> Result<sys::CUfunction, CudaError> {
-        let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut functions = self
+            .functions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(&function) = functions.get(kernel) {
             return Ok(function);
         }
@@ -103,8 +106,8 @@ impl Device {
         let name = CString::new(kernel.function.as_str())
             .map_err(|_| CudaError::Unsupported(kernel.function.clone()))?;
         // SAFETY: the module stays loaded as long as `self` lives.
-        let function = unsafe { result::module::get_function(module, name) }
-            .during("cuModuleGetFunction")?;
+        let function =
+            unsafe { result::module::get_function(module, name) }.during("cuModuleGetFunction")?;
         functions.insert(kernel.clone(), function);
         Ok(function)
     }
@@ -119,8 +122,8 @@ impl Device {
             .find(|(module, _)| *module == name)
             .ok_or_else(|| CudaError::Unsupported(name.to_owned()))?;
         // SAFETY: the text ends with a zero byte (build.rs adds it).
-        let module = unsafe { result::module::load_data(ptx.as_ptr().cast()) }
-            .during("cuModuleLoadData")?;
+        let module =
+            unsafe { result::module::load_data(ptx.as_ptr().cast()) }.during("cuModuleLoadData")?;
         modules.insert(name.to_owned(), module);
         Ok(module)
     }
@@ -166,7 +169,14 @@ impl Device {
         })?;
         let blocks = gather.count.div_ceil(THREADS.into()).clamp(1, MAX_BLOCKS);
         // SAFETY: as in `launch_summary`.
-        unsafe { launch(function, blocks as u32, (&raw const *gather).cast(), stream.raw) }
+        unsafe {
+            launch(
+                function,
+                blocks as u32,
+                (&raw const *gather).cast(),
+                stream.raw,
+            )
+        }
     }
 }
 
@@ -197,7 +207,10 @@ unsafe fn launch(
 impl Drop for Device {
     fn drop(&mut self) {
         // Modules go with the context unless somebody else keeps it; errors have nowhere to go.
-        let modules = self.modules.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let modules = self
+            .modules
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
         // SAFETY: every object that could launch from them keeps the device alive.
         unsafe {
             let _ = result::ctx::set_current(self.context);

@@ -242,7 +242,9 @@ impl Drop for Dumper {
 impl Source {
     fn new(tensor: &DeviceTensor) -> Result<Self, CudaError> {
         if let Elements::Quantized(_) = tensor.elements {
-            return Err(CudaError::Unsupported("a quantised tensor's dump".to_owned()));
+            return Err(CudaError::Unsupported(
+                "a quantised tensor's dump".to_owned(),
+            ));
         }
         if let Elements::Plain(dtype) = &tensor.elements
             && dtype.size().is_none()
@@ -331,7 +333,9 @@ impl Writer {
             let (Some(active), Some(mut piece)) = (self.active.back_mut(), self.idle.pop()) else {
                 return;
             };
-            let bytes = self.piece_bytes.min(active.job.source.bytes - active.started);
+            let bytes = self
+                .piece_bytes
+                .min(active.job.source.bytes - active.started);
             let copy = active.job.source.copy(
                 active.started,
                 bytes,
@@ -356,7 +360,9 @@ impl Writer {
     }
 
     fn accept(&mut self, job: Job, bound: &Result<(), CudaError>) {
-        let ready = bound.clone().and_then(|()| self.stream.wait_for(&job.ready));
+        let ready = bound
+            .clone()
+            .and_then(|()| self.stream.wait_for(&job.ready));
         self.active.push_back(Active {
             job,
             started: 0,

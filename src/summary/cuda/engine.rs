@@ -131,7 +131,10 @@ impl Engine {
             let (argument, blocks) = launch(now, to);
             // SAFETY: the tensors are the caller's promise; parts, tickets and slots belong to
             // this stream and hold as much as `launch_length` and `room` allow.
-            unsafe { self.device.launch_summary(&now[0].kernel, &argument, blocks, stream) }?;
+            unsafe {
+                self.device
+                    .launch_summary(&now[0].kernel, &argument, blocks, stream)
+            }?;
             for (number, class) in keys.by_ref().take(length) {
                 lane.open.push(Expected {
                     number,
@@ -273,10 +276,6 @@ impl Lane {
 }
 
 /// Hands out an error for each of some tensors.
-fn fail(
-    expected: impl Iterator<Item = Expected>,
-    error: &CudaError,
-    ready: &mut Vec<Summarised>,
-) {
+fn fail(expected: impl Iterator<Item = Expected>, error: &CudaError, ready: &mut Vec<Summarised>) {
     ready.extend(expected.map(|expected| (expected.number, Err(error.clone()))));
 }

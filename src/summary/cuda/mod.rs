@@ -5,7 +5,7 @@
 //! of traces. `docs/cuda.md` tells how the parts work together and what is tested where.
 
 mod batch;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cuda-cubecl")]
 mod cubecl_stream;
 mod driver;
 mod dump;
@@ -15,7 +15,7 @@ mod layout;
 mod slot;
 mod tensor;
 
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cuda-cubecl")]
 pub use cubecl_stream::CubeclEngine;
 pub use cudarc::driver::sys::CUstream;
 pub use driver::ProducerStream;

@@ -68,12 +68,20 @@ impl Slot {
         let infinite = self.pos_inf + self.neg_inf;
         let (finite, finite_mean) = (self.finite as f64, self.pivot + self.offset);
         // Squares that overflow f64 may cancel to NaN on the way: the spread is infinite.
-        let m2 = if self.m2.is_nan() { f64::INFINITY } else { self.m2 };
+        let m2 = if self.m2.is_nan() {
+            f64::INFINITY
+        } else {
+            self.m2
+        };
 
         let mean = if nan > 0 || (self.pos_inf > 0 && self.neg_inf > 0) {
             f64::NAN
         } else if infinite > 0 {
-            if self.pos_inf > 0 { f64::INFINITY } else { f64::NEG_INFINITY }
+            if self.pos_inf > 0 {
+                f64::INFINITY
+            } else {
+                f64::NEG_INFINITY
+            }
         } else {
             finite_mean
         };
