@@ -146,8 +146,8 @@ fn random_bytes(dtype: &DType, count: usize, random: &mut Random) -> Vec<u8> {
             DType::F16 => f16::from_f64(random.normal()).to_bits().into(),
             DType::BF16 => bf16::from_f64(random.normal()).to_bits().into(),
             // Magnitudes up to 1, no NaN and no Inf.
-            DType::F8E4M3 => random.bits() & 0x80 | random.bits() % 0x38,
-            DType::F8E5M2 => random.bits() & 0x80 | random.bits() % 0x3c,
+            DType::F8E4M3 => (random.bits() & 0x80) | (random.bits() % 0x38),
+            DType::F8E5M2 => (random.bits() & 0x80) | (random.bits() % 0x3c),
             DType::Bool => random.bits() >> 63,
             _ => random.bits() >> 7,
         };

@@ -119,11 +119,9 @@ fn the_host_never_waits_before_the_flush() {
             number,
             f32_tensor(memory.address, 64),
         );
-        engine
-            .collect()
-            .unwrap()
-            .into_iter()
-            .for_each(|(_, summary)| drop(summary.unwrap()));
+        for (_, summary) in engine.collect().unwrap() {
+            summary.unwrap();
+        }
     }
     assert_eq!(standin.host_waits(), before);
     standin.delay(0);

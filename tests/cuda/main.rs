@@ -5,6 +5,8 @@
 mod dumps;
 mod engine;
 mod kernels;
+mod laid;
+mod layouts;
 mod quantized;
 mod reference;
 mod standin;
