@@ -154,6 +154,22 @@ fn a_failure_on_the_device_thread_comes_out_as_a_value() {
     assert!(done[0].0 == 9 && done[0].1.is_err());
 }
 
+#[test]
+fn a_panic_while_a_tensor_is_described_comes_out_as_a_value() {
+    let _standin = standin();
+    let (device, client) = client();
+    let engine = CubeclEngine::new(&device).unwrap();
+    let handle = client.create_from_slice(&[0; 256]);
+    // SAFETY: nothing is described.
+    unsafe { engine.summarise(4, vec![handle], |_| panic!("a shape that cannot be")) };
+    let done = engine.flush().unwrap();
+    assert_eq!(done.len(), 1);
+    let (4, Err(error)) = &done[0] else {
+        panic!("{done:?}");
+    };
+    assert!(error.to_string().contains("a shape that cannot be"));
+}
+
 struct Collect(Vec<u8>, mpsc::Sender<(Vec<u8>, Result<(), DumpError>)>);
 
 impl DumpSink for Collect {

@@ -393,3 +393,96 @@ fn batch<T: Copy + Default, const CAPACITY: usize>(
     }
     batch
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(dtype: DType, shape: Vec<usize>, strides: Vec<isize>) -> Planned {
+        let tensor = DeviceTensor {
+            data: 4096,
+            elements: Elements::Plain(dtype),
+            shape,
+            strides,
+        };
+        Planned::new(&tensor).unwrap()
+    }
+
+    #[test]
+    fn tiles_cover_every_element_once_up_to_the_largest_tensors() {
+        for (dtype, bytes) in [(DType::U8, 1), (DType::F32, 4), (DType::F64, 8)] {
+            for count in [1, 65_536, 65_537, 1 << 28, 10_000_000_000, 1 << 40] {
+                let mut planned = plan(dtype.clone(), vec![count], vec![1]);
+                let work = planned.work_mut();
+                let (tiles, tile) = (u64::from(work.tiles), work.tile_elements);
+                assert!(tiles <= MAX_TILES && tile.is_multiple_of(CHUNK_BYTES / bytes));
+                assert!((tiles - 1) * tile < count as u64 && count as u64 <= tiles * tile);
+            }
+        }
+    }
+
+    #[test]
+    fn launches_are_bounded_by_tiles_and_by_descriptors() {
+        let many = |count: usize, shape: &[usize], strides: &[isize]| -> Vec<Planned> {
+            (0..count)
+                .map(|_| plan(DType::F32, shape.to_vec(), strides.to_vec()))
+                .collect()
+        };
+        assert_eq!(launch_length(&many(100, &[10], &[1])), DENSE_CAPACITY);
+        assert_eq!(
+            launch_length(&many(100, &[10, 3], &[4, 1])),
+            STRIDED_CAPACITY
+        );
+        // 4096 tiles each: two fill the scratch memory.
+        assert_eq!(launch_length(&many(5, &[1 << 30], &[1])), 2);
+        assert_eq!(launch_length(&[]), 0);
+    }
+
+    #[test]
+    fn a_launch_holds_one_kernel_s_tensors_only() {
+        let mut planned = vec![
+            plan(DType::F32, vec![10], vec![1]),
+            plan(DType::F32, vec![10], vec![1]),
+            plan(DType::F16, vec![10], vec![1]),
+        ];
+        assert_eq!(launch_length(&planned), 2);
+        planned.remove(0);
+        assert_eq!(launch_length(&planned), 1);
+    }
+
+    #[test]
+    fn a_quantised_tensor_that_contradicts_itself_is_refused() {
+        let good = Quantization {
+            code: QuantCode::Int(4),
+            word: super::super::QuantWord::U32,
+            packed_dim: 1,
+            block: vec![1, 32],
+            scales: 4096,
+            scale_format: ScaleFormat::F32,
+            scale_strides: vec![2, 1],
+            global: None,
+        };
+        let refused = |quantization: Quantization| {
+            let tensor = DeviceTensor {
+                data: 4096,
+                elements: Elements::Quantized(Box::new(quantization)),
+                shape: vec![8, 64],
+                strides: vec![8, 1],
+            };
+            matches!(Planned::new(&tensor), Err(CudaError::Quantization(_)))
+        };
+        assert!(!refused(good.clone()));
+        let mut bad = good.clone();
+        bad.code = QuantCode::Int(3);
+        assert!(refused(bad));
+        let mut bad = good.clone();
+        bad.block = vec![32];
+        assert!(refused(bad));
+        let mut bad = good.clone();
+        bad.block = vec![0, 32];
+        assert!(refused(bad));
+        let mut bad = good;
+        bad.packed_dim = 2;
+        assert!(refused(bad));
+    }
+}

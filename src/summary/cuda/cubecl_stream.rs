@@ -80,17 +80,17 @@ impl CubeclEngine {
         if handles.iter().any(|handle| handle.stream != current) {
             lock(&shared.kept).insert(number, handles.clone());
         }
-        self.submit(handles, move |located| {
-            let added = located.and_then(|located| {
+        let failed = shared.clone();
+        self.submit(
+            handles,
+            move |located| {
                 let tensor = describe(&located.addresses);
                 // SAFETY: the caller's promise; the stream is CubeCL's and lives as long as the
                 // process, and CubeCL orders every other use of the memory after it.
                 unsafe { lock(&shared.engine).summarise(located.stream, &[(number, tensor)]) }
-            });
-            if let Err(error) = added {
-                lock(&shared.failed).push((number, Err(error)));
-            }
-        });
+            },
+            move |error| lock(&failed.failed).push((number, Err(error))),
+        );
     }
 
     /// Hands a tensor to a dumper of the same device; a failure closes the sink with it.
@@ -107,15 +107,25 @@ impl CubeclEngine {
         F: FnOnce(DevicePointer) -> DeviceTensor + Send + 'static,
     {
         let keep = Box::new(handle.clone());
-        self.submit(vec![handle], move |located| {
-            let located = match located {
-                Ok(located) => located,
-                Err(error) => return sink.close(Err(DumpError::Cuda(error))),
-            };
-            let tensor = describe(located.addresses[0]);
-            // SAFETY: the caller's promise; a handle that is shared is written by nobody.
-            unsafe { dumper.dump(located.stream, &tensor, keep, sink) };
-        });
+        // Whoever comes first takes it: the dumper, or the report of a failure before it.
+        let sink = Arc::new(Mutex::new(Some(sink)));
+        let unused = sink.clone();
+        self.submit(
+            vec![handle],
+            move |located| {
+                let tensor = describe(located.addresses[0]);
+                if let Some(sink) = lock(&sink).take() {
+                    // SAFETY: the caller's promise; a handle that is shared is written by nobody.
+                    unsafe { dumper.dump(located.stream, &tensor, keep, sink) };
+                }
+                Ok(())
+            },
+            move |error| {
+                if let Some(sink) = lock(&unused).take() {
+                    sink.close(Err(DumpError::Cuda(error)));
+                }
+            },
+        );
     }
 
     /// Summaries that have arrived; does not wait for the device.
@@ -140,17 +150,21 @@ impl CubeclEngine {
         Ok(self.shared.hand_out(done))
     }
 
-    /// Runs `work` on the device thread with the addresses of some handles and their stream.
-    fn submit<W>(&self, handles: Vec<Handle>, work: W)
+    /// Runs `work` on the device thread with the addresses of some handles and their stream, and
+    /// `failed` if that goes wrong or panics: a panic there would end as a line in a log.
+    fn submit<W, F>(&self, handles: Vec<Handle>, work: W, failed: F)
     where
-        W: FnOnce(Result<Located, CudaError>) + Send + 'static,
+        W: FnOnce(Located) -> Result<(), CudaError> + Send + 'static,
+        F: FnOnce(CudaError) + Send + 'static,
     {
         let bindings: Vec<_> = handles.into_iter().map(Handle::binding).collect();
         self.device.submit(move |server| {
-            // A panic here would end as a line in a log.
-            let located = catch_unwind(AssertUnwindSafe(|| locate(server, bindings)))
+            let work = || locate(server, bindings).and_then(work);
+            let done = catch_unwind(AssertUnwindSafe(work))
                 .unwrap_or_else(|panic| Err(CudaError::Panicked(message(&*panic))));
-            work(located);
+            if let Err(error) = done {
+                failed(error);
+            }
         });
     }
 }
