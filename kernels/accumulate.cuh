@@ -154,20 +154,21 @@ struct TinyFloatSums {
     float sum = 0, squares = 0;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-      u32 w = v.word[i], even = F::even(w), odd = F::odd(w);
-      special |= F::special(w);
-      nonzero = dot4(nonzero_bytes(w & 0x7f7f7f7fu), 0x01010101u, nonzero);
+      u32 w = v.word[i], even = F::even(w), odd = F::odd(w), magnitudes = w & ~TOP_BITS;
+      special |= magnitudes + 0x01010101u * F::SPECIAL;
+      nonzero = dot4((magnitudes + ~TOP_BITS) & TOP_BITS, 0x01010101u, nonzero);
       low = half2_min(low, half2_min(even, odd));
       high = half2_max(high, half2_max(even, odd));
-      float x[4] = {half_to_float(even & 0xffff), half_to_float(even >> 16), half_to_float(odd & 0xffff),
-                    half_to_float(odd >> 16)};
+      float x[4];
+      half2_to_floats(even, x[0], x[1]);
+      half2_to_floats(odd, x[2], x[3]);
 #pragma unroll
       for (int k = 0; k < 4; k++) {
         sum += x[k];
         squares = fmaf(x[k], x[k], squares);
       }
     }
-    if (special) return false;
+    if (special & TOP_BITS) return false;
     min2 = low;
     max2 = high;
     zeros += 16 - (nonzero >> 7);

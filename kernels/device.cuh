@@ -30,6 +30,13 @@ DEVICE float half_to_float(u32 bits) {
   return value;
 }
 
+// The values of a pair of halves. In one piece, or the compiler takes the pair apart too early.
+DEVICE void half2_to_floats(u32 pair, float& low, float& high) {
+  asm("{.reg .f16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h;}"
+      : "=f"(low), "=f"(high)
+      : "r"(pair));
+}
+
 // Lane-wise smaller and larger of two pairs of halves; subnormals count, so bytes widened to
 // 16 bits compare as the integers they are.
 DEVICE u32 half2_min(u32 a, u32 b) {

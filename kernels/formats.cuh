@@ -26,8 +26,8 @@ struct E4M3 {
   // Bytes 0 and 2, and bytes 1 and 3, of a word as pairs of halves. NaN comes out as 1.875.
   static DEVICE u32 even(u32 w) { return (w << 8 & 0x80008000u) | (w << 7 & 0x3f803f80u); }
   static DEVICE u32 odd(u32 w) { return (w & 0x80008000u) | (w >> 1 & 0x3f803f80u); }
-  // Not zero if one of the four bytes is no finite number.
-  static DEVICE u32 special(u32 w) { return ((w & 0x7f7f7f7fu) + 0x01010101u) & 0x80808080u; }
+  // Added to the magnitude of a byte, it carries into the top bit if that is no finite number.
+  static const u32 SPECIAL = 0x01;
   static DEVICE float value(u32 bits) {
     if ((bits & 0x7f) == 0x7f) return __uint_as_float(0x7fc00000u);
     return half_to_float((bits << 8 & 0x8000u) | (bits << 7 & 0x3f80u));
@@ -38,7 +38,7 @@ struct E5M2 {
   static constexpr float UNIT = 1.0f;
   static DEVICE u32 even(u32 w) { return w << 8 & 0xff00ff00u; }
   static DEVICE u32 odd(u32 w) { return w & 0xff00ff00u; }
-  static DEVICE u32 special(u32 w) { return ((w & 0x7c7c7c7cu) + 0x04040404u) & 0x80808080u; }
+  static const u32 SPECIAL = 0x04;
   static DEVICE float value(u32 bits) { return half_to_float(bits << 8); }
 };
 
@@ -116,5 +116,8 @@ struct U8 {
   static const int BYTES = 1, BIAS = 0;
   static DEVICE u32 unsigned_lanes(u32 w) { return w; }
 };
+
+#define TOP_BITS 0x80808080u                        // of the four bytes of a word
+
 // The top bit of every byte of w that is not zero.
-DEVICE u32 nonzero_bytes(u32 w) { return (((w & 0x7f7f7f7fu) + 0x7f7f7f7fu) | w) & 0x80808080u; }
+DEVICE u32 nonzero_bytes(u32 w) { return (((w & ~TOP_BITS) + ~TOP_BITS) | w) & TOP_BITS; }

@@ -347,6 +347,11 @@ inline float half_to_float(unsigned bits) {
   return __uint_as_float(sign | (exponent + 112) << 23 | mantissa << 13);
 }
 
+inline void half2_to_floats(unsigned pair, float& low, float& high) {
+  low = half_to_float(pair & 0xffff);
+  high = half_to_float(pair >> 16);
+}
+
 // As PTX's min and max: the number wins over NaN, -0 is below +0.
 inline unsigned shim_half_order(unsigned half) { return half & 0x8000u ? 0x7fffu - (half & 0x7fffu) : half | 0x8000u; }
 inline unsigned shim_half_choice(unsigned a, unsigned b, bool larger) {
