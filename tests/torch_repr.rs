@@ -76,7 +76,7 @@ fn lines_need_only_the_bytes_of_the_shown_elements() {
     for case in cases() {
         let (dtype, bytes) = (case.dtype(), case.bytes());
         let count: usize = case.shape.iter().product();
-        let size = if count == 0 { 1 } else { bytes.len() / count };
+        let size = bytes.len().checked_div(count).unwrap_or(1);
         let mut shown = Vec::new();
         for run in edge_runs(&case.shape) {
             shown.extend_from_slice(&bytes[run.start * size..run.end * size]);
@@ -226,4 +226,24 @@ fn statistics_of_a_known_summary_are_rounded_to_the_dtype() {
     let (_, exact) = torch::summarise(&view);
     assert_eq!(rounded, exact.unwrap());
     assert!(torch::Statistics::from_summary(&summary, &DType::I64).is_none());
+}
+
+#[test]
+fn edge_runs_name_the_first_and_last_three_of_each_dimension() {
+    let whole = |shape: &[usize]| edge_runs(shape).into_iter().flatten().count();
+    assert_eq!((edge_runs(&[]).len(), whole(&[])), (1, 1));
+    assert_eq!((edge_runs(&[1000]).len(), whole(&[1000])), (1, 1000));
+    assert_eq!(edge_runs(&[0, 5]), []);
+    assert_eq!(edge_runs(&[1001]), [0..3, 998..1001]);
+    assert_eq!(edge_runs(&[2, 600]), [0..3, 597..603, 1197..1200]);
+    assert_eq!(edge_runs(&[600, 2]), [0..6, 1194..1200]);
+    let cube: Vec<usize> = edge_runs(&[20, 20, 20]).into_iter().flatten().collect();
+    let plain: Vec<usize> = (0..8000)
+        .filter(|k| {
+            [k / 400, k / 20 % 20, k % 20]
+                .iter()
+                .all(|i| *i < 3 || *i > 16)
+        })
+        .collect();
+    assert_eq!(cube, plain);
 }

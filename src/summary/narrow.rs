@@ -2,7 +2,7 @@
 
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 
-use super::tile::Word;
+use super::checksum::Word;
 
 /// A float type whose every value is an `f32`.
 pub(super) trait Widen {
