@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use super::cascade::{Addend, BlockSum};
 use super::checksum::Word;
 use super::narrow::Widen;
+use super::simd::prefetch;
 use super::tile::{Extreme, Extremes, Integer, Partial, Sums, TILE, float_tile, strip};
 
 /// How the elements of one type are read from a tile's bytes and reduced.
@@ -69,6 +70,7 @@ impl Element for Float64 {
         let (mut extremes, mut sums) = (Extremes::<f64>::new(), Sums::new());
         let mut checksum = Default::default();
         for part in values.chunks(strip::<f64>()) {
+            prefetch(part);
             extremes.push(part);
             sums.push(part, |value| value * self.0);
             u64::accumulate(&mut checksum, bytemuck::cast_slice(part));
@@ -102,6 +104,7 @@ impl Element for Float32 {
         let (mut extremes, mut sums) = (Extremes::<f32>::new(), Sums::new());
         let mut checksum = Default::default();
         for part in values.chunks(strip::<f32>()) {
+            prefetch(part);
             extremes.push(part);
             sums.push(part, f64::from);
             u32::accumulate(&mut checksum, bytemuck::cast_slice(part));
@@ -139,6 +142,7 @@ impl<F: Widen> Element for Narrow<F> {
             .chunks(strip::<f32>())
             .zip(values.chunks_mut(strip::<f32>()))
         {
+            prefetch(words);
             F::widen(words, part);
             extremes.push(part);
             sums.push(part, f64::from);
@@ -177,6 +181,7 @@ where
         let (mut extremes, mut zeros, mut sums) = (I::NONE, 0, I::sums());
         let mut checksum = Default::default();
         for part in values.chunks(strip::<I>()) {
+            prefetch(part);
             let (min, max, count) = I::extremes(extremes, part);
             (extremes, zeros) = ((min, max), zeros + count);
             I::push(&mut sums, part);
