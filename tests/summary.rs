@@ -263,6 +263,13 @@ fn integers_at_the_ends_of_their_range_are_exact() {
     let std = check(&view, "time stamps").std.unwrap();
     assert!((std - 2.0).abs() < 1e-4, "{std}");
 
+    let values: Vec<i64> = (0..200_000)
+        .map(|k| 1_700_000_000_000_000_000 + k / 1000)
+        .collect();
+    let view =
+        TensorView::contiguous(DType::I64, &[200_000], bytemuck::cast_slice(&values)).unwrap();
+    check(&view, "time stamps that grow from tile to tile");
+
     for dtype in [
         DType::I8,
         DType::U8,

@@ -175,6 +175,25 @@ fn a_suffix_without_room_gets_its_own_line() {
 }
 
 #[test]
+fn room_for_a_suffix_is_counted_as_pytorch_counts_it() {
+    // Seven elements of 11 characters end at column 98. A comma, a blank, 19 characters of dtype and
+    // the parenthesis would end at column 120, but `_add_suffixes` begins from two columns more.
+    let values = [-1f64; 7];
+    let view = TensorView::contiguous(DType::F64, &[7], bytemuck::cast_slice(&values)).unwrap();
+    let lines = torch_repr::lines(&view, None);
+    assert_eq!(lines[0].len(), 98 + ",".len());
+    assert_eq!(lines[1], "       dtype=torch.float64)");
+    // 23 elements of two characters end at column 99: 17 of dtype just fit.
+    let values = [10i32; 23];
+    let view = TensorView::contiguous(DType::I32, &[23], bytemuck::cast_slice(&values)).unwrap();
+    let lines = torch_repr::lines(&view, None);
+    assert_eq!(
+        (lines.len(), lines[0].len()),
+        (1, 99 + ", dtype=torch.int32)".len())
+    );
+}
+
+#[test]
 fn a_view_prints_as_its_row_major_copy() {
     let values: Vec<f32> = (0..2400).map(|k| (k as f32 * 0.37).sin()).collect();
     let bytes: &[u8] = bytemuck::cast_slice(&values);
