@@ -1,12 +1,49 @@
 //! Host summaries in bytes a second, beside a plain read of the same memory and beside mean, std,
 //! min and max as four separate passes, on one and two threads.
+//!
+//! A second is one of CPU time, that of all threads added up, so that the numbers bear a machine
+//! with other work on it: with two threads, perfect scaling shows as an unchanged number.
 
 use std::hint::black_box;
+use std::time::Duration;
 
 use burnscope::summary::{DType, TensorView, summarise, torch};
-use criterion::measurement::WallTime;
+use cpu_time::ProcessTime;
+use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 use rayon::prelude::*;
+
+/// CPU time of the process.
+struct CpuTime;
+
+impl Measurement for CpuTime {
+    type Intermediate = ProcessTime;
+    type Value = Duration;
+
+    fn start(&self) -> ProcessTime {
+        ProcessTime::now()
+    }
+
+    fn end(&self, start: ProcessTime) -> Duration {
+        start.elapsed()
+    }
+
+    fn add(&self, a: &Duration, b: &Duration) -> Duration {
+        *a + *b
+    }
+
+    fn zero(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn to_f64(&self, value: &Duration) -> f64 {
+        value.as_nanos() as f64
+    }
+
+    fn formatter(&self) -> &dyn ValueFormatter {
+        WallTime.formatter()
+    }
+}
 
 /// Elements of the large tensors: 64 Mi.
 const LARGE: usize = 64 << 20;
@@ -113,7 +150,7 @@ fn filled(dtype: &DType, bytes: usize) -> Vec<u64> {
     words
 }
 
-fn measure(group: &mut BenchmarkGroup<WallTime>, name: &str, bytes: usize, f: impl Fn() + Sync) {
+fn measure(group: &mut BenchmarkGroup<CpuTime>, name: &str, bytes: usize, f: impl Fn() + Sync) {
     group.throughput(Throughput::Bytes(bytes as u64));
     for threads in [1, 2] {
         let pool = pool(threads);
@@ -123,7 +160,7 @@ fn measure(group: &mut BenchmarkGroup<WallTime>, name: &str, bytes: usize, f: im
     }
 }
 
-fn large_f32(c: &mut Criterion) {
+fn large_f32(c: &mut Criterion<CpuTime>) {
     let mut group = c.benchmark_group("64Mi f32");
     group.sample_size(10);
     let words = filled(&DType::F32, LARGE * 4);
@@ -150,7 +187,7 @@ fn large_f32(c: &mut Criterion) {
     });
 }
 
-fn dtypes(c: &mut Criterion) {
+fn dtypes(c: &mut Criterion<CpuTime>) {
     for (name, bytes) in [("256 MiB", 256 << 20), ("256 KiB", 256 << 10)] {
         let mut group = c.benchmark_group(name);
         group.sample_size(10);
@@ -186,5 +223,9 @@ fn dtypes(c: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, large_f32, dtypes);
+criterion_group! {
+    name = benches;
+    config = Criterion::default().with_measurement(CpuTime);
+    targets = large_f32, dtypes
+}
 criterion_main!(benches);
