@@ -232,3 +232,56 @@ fn whole(value: i128) -> Number {
         Err(_) => Number::UInt(value as u64),
     }
 }
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+    use crate::summary::simd::every_way;
+
+    fn same_bits<E: Element>(element: &E, dtype: DType, bytes: &[u8])
+    where
+        E::Extreme: std::fmt::Debug,
+        E::Addend: std::fmt::Debug,
+    {
+        let count = bytes.len() / dtype.size().unwrap();
+        let view = TensorView::contiguous(dtype, &[count], bytes).unwrap();
+        let walk = Walk::new(&view);
+        let outputs = every_way(|| Block {
+            element,
+            walk: &walk,
+            start: 0,
+            end: count,
+            plan: Some(Plan::new::<E::Addend>(count)),
+        });
+        // The text of a float that is not NaN names it exactly.
+        let texts: Vec<String> = outputs.iter().map(|output| format!("{output:?}")).collect();
+        assert!(
+            texts.len() > 1 && texts[0].contains("deviations"),
+            "{texts:?}"
+        );
+        for text in &texts {
+            assert_eq!(*text, texts[0]);
+        }
+    }
+
+    #[test]
+    fn the_width_of_the_vectors_does_not_change_a_bit() {
+        let values: Vec<f32> = (0..9001).map(|k| (k as f32 * 0.37).sin() + 0.5).collect();
+        let bytes: &[u8] = bytemuck::cast_slice(&values);
+        let doubles: Vec<f64> = values.iter().map(|&x| f64::from(x).cbrt()).collect();
+        let halves: Vec<f16> = values.iter().map(|&x| f16::from_f32(x)).collect();
+        same_bits(&Float32, DType::F32, bytes);
+        same_bits(&Float64(0.25), DType::F64, bytemuck::cast_slice(&doubles));
+        same_bits(
+            &Narrow::<f16>(PhantomData),
+            DType::F16,
+            bytemuck::cast_slice(&halves),
+        );
+        same_bits(&Narrow::<bf16>(PhantomData), DType::BF16, bytes);
+        same_bits(&Narrow::<F8E4M3>(PhantomData), DType::F8E4M3, bytes);
+        same_bits(&Int::<i64, u64>(PhantomData), DType::I64, &bytes[..36_000]);
+        same_bits(&Int::<u32, u32>(PhantomData), DType::U32, bytes);
+        same_bits(&Int::<i16, u16>(PhantomData), DType::I16, bytes);
+        same_bits(&Int::<i8, u8>(PhantomData), DType::I8, bytes);
+    }
+}

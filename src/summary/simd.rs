@@ -49,6 +49,17 @@ fn avx2<K: Kernel>(kernel: K) -> K::Output {
     kernel.run()
 }
 
+/// Runs the kernel in every way that this CPU can.
+#[cfg(all(test, target_arch = "x86_64"))]
+pub(super) fn every_way<K: Kernel>(kernel: impl Fn() -> K) -> Vec<K::Output> {
+    let mut outputs = vec![kernel().run(), vectorised(kernel())];
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the feature that the function is compiled for was just detected.
+        outputs.push(unsafe { avx2(kernel()) });
+    }
+    outputs
+}
+
 /// Bytes that are asked for ahead of those that are read: a strip takes about as long as memory.
 const AHEAD: usize = 4096;
 
