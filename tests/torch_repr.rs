@@ -139,7 +139,7 @@ fn mean_std_min_and_max_are_those_of_torch() {
 
 #[test]
 fn a_device_other_than_the_cpu_stands_before_the_dtype() {
-    // From PyTorch's documentation of bfloat16 tensors on CUDA, and `_str_intern`'s order.
+    // `_str_intern` appends the device first, then the size of an empty tensor, then the dtype.
     assert_eq!(
         torch_repr::scalar(1.0, &DType::BF16, Some("cuda:0")),
         "tensor(1.0000e+00, device='cuda:0', dtype=torch.bfloat16)"
