@@ -3,8 +3,10 @@
 //! It is not concerned with where a tensor comes from or what is done with the numbers.
 
 mod cascade;
+mod checksum;
 mod dtype;
 pub(crate) mod edge;
+mod element;
 mod moments;
 mod narrow;
 mod reduce;
