@@ -3,6 +3,8 @@
 //! It is not concerned with where a tensor comes from or what is done with the numbers.
 
 mod cascade;
+#[cfg(feature = "cube-summary")]
+pub mod cube;
 mod dtype;
 pub(crate) mod edge;
 mod moments;

@@ -1,0 +1,429 @@
+//! The kernel that reduces each tile of a tensor to one partial result.
+//!
+//! One cube takes one tile. Every quantity of a partial result is an integer and combines exactly,
+//! so a tensor gives the same words on every device and at every run.
+
+#![allow(missing_docs)]
+
+use cubecl::prelude::*;
+
+use super::access::{high_bits, low_bits, narrow_key, position, wide_key_high, wide_key_low};
+use super::fixed::{
+    Pair, add_square, add_word, distance_shift, exponent, fixed_point, rounded, subtract,
+    words_of_sums,
+};
+use super::partial::{PARTIAL_WORDS, TILE, word};
+use super::storage::{Class, Format};
+
+/// Words of a unit's first part: everything but the moments.
+const FIRST_WORDS: u32 = 9;
+
+/// What a kernel of one shape is compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Variant {
+    pub(super) format: Format,
+    /// Whether the elements lie in row-major order without gaps.
+    pub(super) contiguous: bool,
+    /// Units of a cube: a power of 4, at most 256.
+    pub(super) units: u32,
+}
+
+/// What is asked of the bits of a float, as counts of one element.
+#[derive(CubeType, Clone, Copy)]
+#[expand(derive(Clone, Copy))]
+struct Kind {
+    zero: u32,
+    nan: u32,
+    positive_infinity: u32,
+    negative_infinity: u32,
+}
+
+/// Judges a number by its key.
+#[cube]
+fn kind(low: u32, high: u32, #[comptime] format: Format) -> Kind {
+    if comptime!(format.is_float() && format.wide()) {
+        let negative = high < 0x8000_0000;
+        let magnitude = select(negative, !high, high ^ 0x8000_0000);
+        let lower = select(negative, !low, low);
+        let infinite = magnitude == 0x7ff0_0000 && lower == 0;
+        Kind {
+            zero: u32::cast_from(magnitude == 0 && lower == 0),
+            nan: u32::cast_from(
+                magnitude > 0x7ff0_0000 || (magnitude == 0x7ff0_0000 && lower != 0),
+            ),
+            positive_infinity: u32::cast_from(infinite && !negative),
+            negative_infinity: u32::cast_from(infinite && negative),
+        }
+    } else if comptime!(format.is_float()) {
+        let negative = low < 0x8000_0000;
+        let magnitude = select(negative, !low, low ^ 0x8000_0000);
+        Kind {
+            zero: u32::cast_from(magnitude == 0),
+            nan: u32::cast_from(magnitude > 0x7f80_0000),
+            positive_infinity: u32::cast_from(low == 0xff80_0000),
+            negative_infinity: u32::cast_from(low == 0x007f_ffff),
+        }
+    } else {
+        let zero_key = comptime!(if format.class == Class::Signed {
+            0x8000_0000u32
+        } else {
+            0u32
+        });
+        let zero = if comptime!(format.wide()) {
+            low == 0 && high == zero_key
+        } else {
+            low == zero_key
+        };
+        Kind {
+            zero: u32::cast_from(zero),
+            nan: 0u32,
+            positive_infinity: 0u32,
+            negative_infinity: 0u32,
+        }
+    }
+}
+
+/// Whether key `a` is below key `b`.
+#[cube]
+fn below(a: Pair, b: Pair, #[comptime] wide: bool) -> bool {
+    if comptime!(wide) {
+        a.high < b.high || (a.high == b.high && a.low < b.low)
+    } else {
+        a.low < b.low
+    }
+}
+
+/// Takes the first part of unit `other` into that of unit `own`.
+#[cube]
+fn combine_first(
+    shared: &mut [u32],
+    own: u32,
+    other: u32,
+    #[comptime] units: u32,
+    #[comptime] wide: bool,
+) {
+    #[unroll]
+    for i in 0..2u32 {
+        let mine = (comptime!(i * units) + own) as usize;
+        shared[mine] = shared[mine] + shared[(comptime!(i * units) + other) as usize];
+    }
+    let (mine, theirs) = (
+        (comptime!(word::FIRST_NON_FINITE * units) + own) as usize,
+        (comptime!(word::FIRST_NON_FINITE * units) + other) as usize,
+    );
+    shared[mine] = select(shared[theirs] < shared[mine], shared[theirs], shared[mine]);
+
+    let checksum = comptime!(word::CHECKSUM * units);
+    let added = shared[(checksum + other) as usize];
+    let low = shared[(checksum + own) as usize] + added;
+    shared[(checksum + own) as usize] = low;
+    let upper = comptime!((word::CHECKSUM + 1) * units);
+    shared[(upper + own) as usize] = shared[(upper + own) as usize]
+        + shared[(upper + other) as usize]
+        + u32::cast_from(low < added);
+
+    let minimum = key_of(shared, own, word::MIN, units, wide);
+    let candidate = key_of(shared, other, word::MIN, units, wide);
+    if below(candidate, minimum, wide) {
+        set_key(shared, own, candidate, word::MIN, units, wide);
+    }
+    let maximum = key_of(shared, own, word::MAX, units, wide);
+    let candidate = key_of(shared, other, word::MAX, units, wide);
+    if below(maximum, candidate, wide) {
+        set_key(shared, own, candidate, word::MAX, units, wide);
+    }
+}
+
+#[cube]
+fn key_of(
+    shared: &mut [u32],
+    unit: u32,
+    #[comptime] at: u32,
+    #[comptime] units: u32,
+    #[comptime] wide: bool,
+) -> Pair {
+    let mut high = 0u32;
+    if comptime!(wide) {
+        high = shared[(comptime!((at + 1) * units) + unit) as usize];
+    }
+    Pair {
+        low: shared[(comptime!(at * units) + unit) as usize],
+        high,
+    }
+}
+
+#[cube]
+fn set_key(
+    shared: &mut [u32],
+    unit: u32,
+    key: Pair,
+    #[comptime] at: u32,
+    #[comptime] units: u32,
+    #[comptime] wide: bool,
+) {
+    shared[(comptime!(at * units) + unit) as usize] = key.low;
+    if comptime!(wide) {
+        shared[(comptime!((at + 1) * units) + unit) as usize] = key.high;
+    }
+}
+
+/// Adds a number of some words of unit `other` to that of unit `own`.
+#[cube]
+fn combine_sum(
+    shared: &mut [u32],
+    own: u32,
+    other: u32,
+    #[comptime] from: u32,
+    #[comptime] length: u32,
+    #[comptime] units: u32,
+) {
+    let mut carry = 0u32;
+    #[unroll]
+    for i in 0..length {
+        let row = comptime!((from + i) * units);
+        let mine = shared[(row + own) as usize];
+        let sum = mine + shared[(row + other) as usize];
+        let total = sum + carry;
+        carry = u32::cast_from(sum < mine) + u32::cast_from(total < sum);
+        shared[(row + own) as usize] = total;
+    }
+}
+
+/// Writes the partial result of every tile, one after the other, from word `first_word` on.
+///
+/// `data` has the shape and strides of the tensor; its first element is element `offset` of the
+/// buffer. The cubes that are started beyond the last tile write nothing.
+#[cube(launch_unchecked)]
+pub(super) fn summarise_tiles(
+    data: &Tensor<u32>,
+    partials: &mut [u32],
+    count: u32,
+    offset: u32,
+    first_word: u32,
+    #[comptime] variant: Variant,
+) {
+    let format = comptime!(variant.format);
+    let units = comptime!(variant.units);
+    let wide = comptime!(format.wide());
+    let float = comptime!(format.is_float());
+    let per_unit = comptime!(TILE / variant.units);
+    let (sum_words, square_words) = comptime!(words_of_sums(variant.format));
+    let all_words = comptime!(FIRST_WORDS.max(sum_words + square_words));
+    let mut shared = Shared::<[u32]>::new_slice(comptime!((all_words * units) as usize));
+
+    let unit = UNIT_POS;
+    let tile = CUBE_POS as u32;
+    let start = tile * TILE;
+
+    let mut keys_low = Array::<u32>::new(comptime!(per_unit as usize));
+    let mut keys_high = Array::<u32>::new(comptime!(if wide { per_unit as usize } else { 1 }));
+    let mut zeros_nans = 0u32;
+    let mut infinities = 0u32;
+    let mut first = 0xffff_ffffu32;
+    let mut checksum_low = 0u32;
+    let mut checksum_high = 0u32;
+    let mut min_low = 0xffff_ffffu32;
+    let mut min_high = 0xffff_ffffu32;
+    let mut max_low = 0u32;
+    let mut max_high = 0u32;
+
+    #[unroll(per_unit <= 16)]
+    for j in 0..per_unit {
+        let local = j * units + unit;
+        let k = start + local;
+        if k < count {
+            let at = offset + position(data, k, variant.contiguous);
+            let low = low_bits(data, at, format);
+
+            let product = low * (k + 1);
+            checksum_low += product;
+            checksum_high += low.mul_hi(k + 1) + u32::cast_from(checksum_low < product);
+
+            let mut key_high = 0u32;
+            let key_low = if comptime!(wide) {
+                let high = high_bits(data, at);
+                checksum_high += high * (k + 1);
+                key_high = wide_key_high(high, format);
+                keys_high[j as usize] = key_high;
+                wide_key_low(low, high, format)
+            } else {
+                narrow_key(low, format)
+            };
+            keys_low[j as usize] = key_low;
+
+            let kind = kind(key_low, key_high, format);
+            zeros_nans += kind.zero + (kind.nan << 16);
+            if comptime!(float) {
+                infinities += kind.positive_infinity + (kind.negative_infinity << 16);
+                let special = kind.nan + kind.positive_infinity + kind.negative_infinity;
+                first = select(special != 0 && local < first, local, first);
+            }
+            if kind.nan == 0 {
+                let key = Pair {
+                    low: key_low,
+                    high: key_high,
+                };
+                if below(
+                    key,
+                    Pair {
+                        low: min_low,
+                        high: min_high,
+                    },
+                    wide,
+                ) {
+                    min_low = key_low;
+                    min_high = key_high;
+                }
+                if below(
+                    Pair {
+                        low: max_low,
+                        high: max_high,
+                    },
+                    key,
+                    wide,
+                ) {
+                    max_low = key_low;
+                    max_high = key_high;
+                }
+            }
+        }
+    }
+
+    shared[(comptime!(word::ZEROS_NANS * units) + unit) as usize] = zeros_nans;
+    shared[(comptime!(word::INFINITIES * units) + unit) as usize] = infinities;
+    shared[(comptime!(word::FIRST_NON_FINITE * units) + unit) as usize] = first;
+    shared[(comptime!(word::CHECKSUM * units) + unit) as usize] = checksum_low;
+    shared[(comptime!((word::CHECKSUM + 1) * units) + unit) as usize] = checksum_high;
+    let own_min = Pair {
+        low: min_low,
+        high: min_high,
+    };
+    let own_max = Pair {
+        low: max_low,
+        high: max_high,
+    };
+    set_key(&mut shared, unit, own_min, word::MIN, units, wide);
+    set_key(&mut shared, unit, own_max, word::MAX, units, wide);
+    sync_cube();
+    // A tree in which each unit takes in three others.
+    let levels = comptime!(variant.units.ilog2() / 2);
+    #[unroll]
+    for level in 0..levels {
+        let width = comptime!(units >> (2 * (level + 1)));
+        if unit < width {
+            #[unroll]
+            for m in 1..4u32 {
+                combine_first(&mut shared, unit, unit + comptime!(m * width), units, wide);
+            }
+        }
+        sync_cube();
+    }
+
+    let min = key_of(&mut shared, 0u32, word::MIN, units, wide);
+    let max = key_of(&mut shared, 0u32, word::MAX, units, wide);
+    let tiles = count.div_ceil(TILE);
+    let out = first_word + tile * PARTIAL_WORDS;
+    if unit == 0 && tile < tiles {
+        #[unroll]
+        for i in 0..5u32 {
+            partials[(out + i) as usize] = shared[comptime!((i * units) as usize)];
+        }
+        partials[(out + word::MIN) as usize] = min.low;
+        partials[(out + word::MIN + 1) as usize] = min.high;
+        partials[(out + word::MAX) as usize] = max.low;
+        partials[(out + word::MAX + 1) as usize] = max.high;
+    }
+    // The rows are used again.
+    sync_cube();
+
+    let mut top = 0u32;
+    let mut shift = 0u32;
+    let lowest = if comptime!(float) {
+        let of_min = exponent(min.low, min.high, wide);
+        let of_max = exponent(max.low, max.high, wide);
+        top = select(of_min < of_max, of_max, of_min);
+        let lowest = fixed_point(min.low, min.high, top, wide);
+        if comptime!(!wide) {
+            let highest = fixed_point(max.low, max.high, top, wide);
+            shift = distance_shift(subtract(highest, lowest));
+        }
+        lowest
+    } else {
+        min
+    };
+
+    let mut sum = Array::<u32>::new(comptime!(sum_words as usize));
+    let mut squares = Array::<u32>::new(comptime!(square_words as usize));
+    #[unroll(per_unit <= 16)]
+    for j in 0..per_unit {
+        if start + j * units + unit < count {
+            let low = keys_low[j as usize];
+            let mut high = 0u32;
+            if comptime!(wide) {
+                high = keys_high[j as usize];
+            }
+            let number = if comptime!(float) {
+                fixed_point(low, high, top, wide)
+            } else {
+                Pair { low, high }
+            };
+            let exact = subtract(number, lowest);
+            let distance = if comptime!(float && !wide) {
+                Pair {
+                    low: rounded(exact, shift),
+                    high: 0u32,
+                }
+            } else {
+                exact
+            };
+            add_word(&mut sum, distance.low, 0u32, sum_words);
+            if comptime!(wide) {
+                add_word(&mut sum, distance.high, 1u32, sum_words);
+            }
+            add_square(&mut squares, distance, wide);
+        }
+    }
+    #[unroll]
+    for i in 0..sum_words {
+        shared[(comptime!(i * units) + unit) as usize] = sum[i as usize];
+    }
+    #[unroll]
+    for i in 0..square_words {
+        shared[(comptime!((sum_words + i) * units) + unit) as usize] = squares[i as usize];
+    }
+    sync_cube();
+    #[unroll]
+    for level in 0..levels {
+        let width = comptime!(units >> (2 * (level + 1)));
+        if unit < width {
+            #[unroll]
+            for m in 1..4u32 {
+                let other = unit + comptime!(m * width);
+                combine_sum(&mut shared, unit, other, 0u32, sum_words, units);
+                combine_sum(&mut shared, unit, other, sum_words, square_words, units);
+            }
+        }
+        sync_cube();
+    }
+    if unit == 0 && tile < tiles {
+        partials[(out + word::SCALE) as usize] = top | (shift << 16);
+        #[unroll]
+        for i in 0..sum_words {
+            partials[(out + comptime!(word::SUM + i)) as usize] =
+                shared[comptime!((i * units) as usize)];
+        }
+        #[unroll]
+        for i in sum_words..3u32 {
+            partials[(out + comptime!(word::SUM + i)) as usize] = 0u32;
+        }
+        #[unroll]
+        for i in 0..square_words {
+            partials[(out + comptime!(word::SQUARES + i)) as usize] =
+                shared[comptime!(((sum_words + i) * units) as usize)];
+        }
+        #[unroll]
+        for i in square_words..5u32 {
+            partials[(out + comptime!(word::SQUARES + i)) as usize] = 0u32;
+        }
+    }
+}
