@@ -29,6 +29,22 @@ impl Moments {
         }
     }
 
+    /// From the mean less the pivot and the sum of squared deviations from the mean.
+    #[cfg(feature = "cube-summary")]
+    pub(super) fn from_deviations(
+        count: usize,
+        pivot: (f64, f64),
+        offset: f64,
+        deviations: f64,
+    ) -> Self {
+        Self {
+            count: count as f64,
+            pivot,
+            offset,
+            deviations,
+        }
+    }
+
     /// Takes in a later, disjoint set (Chan, Golub and LeVeque 1979).
     pub(super) fn merge(&mut self, other: &Self) {
         if self.count == 0.0 {

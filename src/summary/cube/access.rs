@@ -132,3 +132,9 @@ pub(super) fn wide_key_low(low: u32, high: u32, #[comptime] format: Format) -> u
         low
     }
 }
+
+/// The bits of a float's magnitude, of the word that holds its sign, from the word's key.
+#[cube]
+pub(super) fn magnitude(key: u32) -> u32 {
+    select(key < 0x8000_0000, !key, key) & 0x7fff_ffff
+}

@@ -7,6 +7,7 @@
 
 use cubecl::prelude::*;
 
+use super::access::magnitude;
 use super::storage::Format;
 
 /// Distances between floats of 4 bytes are rounded to this many bits.
@@ -46,7 +47,7 @@ fn shift_right(number: Pair, shift: u32) -> Pair {
 #[cube]
 pub(super) fn exponent(low: u32, high: u32, #[comptime] wide: bool) -> u32 {
     let top = if comptime!(wide) { high } else { low };
-    let magnitude = select(top >= 0x8000_0000, top ^ 0x8000_0000, !top);
+    let magnitude = magnitude(top);
     let field = if comptime!(wide) {
         magnitude >> 20
     } else {
@@ -63,7 +64,7 @@ pub(super) fn exponent(low: u32, high: u32, #[comptime] wide: bool) -> u32 {
 pub(super) fn fixed_point(low: u32, high: u32, top: u32, #[comptime] wide: bool) -> Pair {
     let key = if comptime!(wide) { high } else { low };
     let negative = key < 0x8000_0000;
-    let magnitude = select(negative, !key, key ^ 0x8000_0000);
+    let magnitude = magnitude(key);
     let mantissa = if comptime!(wide) {
         let implicit = select((magnitude >> 20) == 0, 0u32, 0x10_0000u32);
         let upper = (magnitude & 0xf_ffff) | implicit;
@@ -149,7 +150,12 @@ pub(super) fn add_square(sum: &mut Array<u32>, distance: Pair, #[comptime] wide:
     }
 }
 
-/// Whether moments of elements of this format need two words each.
-pub(super) fn words_of_sums(format: Format) -> (u32, u32) {
-    if format.wide() { (3, 5) } else { (2, 3) }
+/// How many words each of the three sums over a unit's elements has: of distances, of rounded
+/// distances, of squares.
+pub(super) fn words_of_sums(format: Format) -> [u32; 3] {
+    match (format.wide(), format.is_float()) {
+        (true, _) => [3, 0, 5],
+        (false, true) => [3, 2, 3],
+        (false, false) => [2, 0, 3],
+    }
 }

@@ -29,12 +29,14 @@ pub(super) mod word {
     pub const SCALE: u32 = 9;
     /// Sum of the distances from the lowest number, in units of the scale; three words.
     pub const SUM: u32 = 10;
-    /// Sum of their squares; five words.
-    pub const SQUARES: u32 = 13;
+    /// Of floats of at most 4 bytes, the sum of the same distances, shifted and rounded; two words.
+    pub const ROUNDED_SUM: u32 = 13;
+    /// Sum of the squares of the distances, of the shifted ones if there are any; five words.
+    pub const SQUARES: u32 = 15;
 }
 
 /// Words of a partial result.
-pub(super) const PARTIAL_WORDS: u32 = 18;
+pub(super) const PARTIAL_WORDS: u32 = 20;
 
 /// How many tiles a tensor has.
 pub(super) fn tile_count(count: u32) -> u32 {
@@ -142,16 +144,21 @@ impl Tile<'_> {
         let unit = if self.format.wide() {
             exponent - 1075 - 9
         } else {
-            exponent - 150 - 38 + shift
+            exponent - 150 - 38
         };
         let unit = 2f64.powi(unit + scale.log2() as i32);
         let (sum, squares) = (self.sum(word::SUM, 3), self.sum(word::SQUARES, 5));
-        let moments = Moments::from_sums(
-            self.count as usize,
-            (min * scale, 0.0),
-            sum * unit,
-            squares * unit * unit,
-        );
+        let (count, pivot) = (self.count as usize, (min * scale, 0.0));
+        let moments = if self.format.wide() {
+            Moments::from_sums(count, pivot, sum * unit, squares * unit * unit)
+        } else {
+            // Deviations are those of the rounded distances from the mean of just these.
+            let rounded = self.sum(word::ROUNDED_SUM, 2);
+            let deviations = (squares - rounded * (rounded / count as f64)).max(0.0);
+            let coarse = unit * 2f64.powi(shift);
+            let offset = sum * unit / count as f64;
+            Moments::from_deviations(count, pivot, offset, deviations * coarse * coarse)
+        };
         self.partial(moments, min, max)
     }
 

@@ -7,7 +7,9 @@
 
 use cubecl::prelude::*;
 
-use super::access::{high_bits, low_bits, narrow_key, position, wide_key_high, wide_key_low};
+use super::access::{
+    high_bits, low_bits, magnitude, narrow_key, position, wide_key_high, wide_key_low,
+};
 use super::fixed::{
     Pair, add_square, add_word, distance_shift, exponent, fixed_point, rounded, subtract,
     words_of_sums,
@@ -43,7 +45,7 @@ struct Kind {
 fn kind(low: u32, high: u32, #[comptime] format: Format) -> Kind {
     if comptime!(format.is_float() && format.wide()) {
         let negative = high < 0x8000_0000;
-        let magnitude = select(negative, !high, high ^ 0x8000_0000);
+        let magnitude = magnitude(high);
         let lower = select(negative, !low, low);
         let infinite = magnitude == 0x7ff0_0000 && lower == 0;
         Kind {
@@ -55,8 +57,7 @@ fn kind(low: u32, high: u32, #[comptime] format: Format) -> Kind {
             negative_infinity: u32::cast_from(infinite && negative),
         }
     } else if comptime!(format.is_float()) {
-        let negative = low < 0x8000_0000;
-        let magnitude = select(negative, !low, low ^ 0x8000_0000);
+        let magnitude = magnitude(low);
         Kind {
             zero: u32::cast_from(magnitude == 0),
             nan: u32::cast_from(magnitude > 0x7f80_0000),
@@ -207,8 +208,9 @@ pub(super) fn summarise_tiles(
     let wide = comptime!(format.wide());
     let float = comptime!(format.is_float());
     let per_unit = comptime!(TILE / variant.units);
-    let (sum_words, square_words) = comptime!(words_of_sums(variant.format));
-    let all_words = comptime!(FIRST_WORDS.max(sum_words + square_words));
+    let [sum_words, rounded_words, square_words] = comptime!(words_of_sums(variant.format));
+    let squares_from = comptime!(sum_words + rounded_words);
+    let all_words = comptime!(FIRST_WORDS.max(squares_from + square_words));
     let mut shared = Shared::<[u32]>::new_slice(comptime!((all_words * units) as usize));
 
     let unit = UNIT_POS;
@@ -353,6 +355,7 @@ pub(super) fn summarise_tiles(
     };
 
     let mut sum = Array::<u32>::new(comptime!(sum_words as usize));
+    let mut rounded_sum = Array::<u32>::new(comptime!(rounded_words.max(1) as usize));
     let mut squares = Array::<u32>::new(comptime!(square_words as usize));
     #[unroll(per_unit <= 16)]
     for j in 0..per_unit {
@@ -367,20 +370,18 @@ pub(super) fn summarise_tiles(
             } else {
                 Pair { low, high }
             };
-            let exact = subtract(number, lowest);
-            let distance = if comptime!(float && !wide) {
-                Pair {
-                    low: rounded(exact, shift),
-                    high: 0u32,
-                }
-            } else {
-                exact
-            };
+            let distance = subtract(number, lowest);
             add_word(&mut sum, distance.low, 0u32, sum_words);
-            if comptime!(wide) {
+            if comptime!(wide || float) {
                 add_word(&mut sum, distance.high, 1u32, sum_words);
             }
-            add_square(&mut squares, distance, wide);
+            if comptime!(float && !wide) {
+                let low = rounded(distance, shift);
+                add_word(&mut rounded_sum, low, 0u32, rounded_words);
+                add_square(&mut squares, Pair { low, high: 0u32 }, wide);
+            } else {
+                add_square(&mut squares, distance, wide);
+            }
         }
     }
     #[unroll]
@@ -388,8 +389,12 @@ pub(super) fn summarise_tiles(
         shared[(comptime!(i * units) + unit) as usize] = sum[i as usize];
     }
     #[unroll]
+    for i in 0..rounded_words {
+        shared[(comptime!((sum_words + i) * units) + unit) as usize] = rounded_sum[i as usize];
+    }
+    #[unroll]
     for i in 0..square_words {
-        shared[(comptime!((sum_words + i) * units) + unit) as usize] = squares[i as usize];
+        shared[(comptime!((squares_from + i) * units) + unit) as usize] = squares[i as usize];
     }
     sync_cube();
     #[unroll]
@@ -400,30 +405,61 @@ pub(super) fn summarise_tiles(
             for m in 1..4u32 {
                 let other = unit + comptime!(m * width);
                 combine_sum(&mut shared, unit, other, 0u32, sum_words, units);
-                combine_sum(&mut shared, unit, other, sum_words, square_words, units);
+                combine_sum(&mut shared, unit, other, sum_words, rounded_words, units);
+                combine_sum(&mut shared, unit, other, squares_from, square_words, units);
             }
         }
         sync_cube();
     }
     if unit == 0 && tile < tiles {
         partials[(out + word::SCALE) as usize] = top | (shift << 16);
-        #[unroll]
-        for i in 0..sum_words {
-            partials[(out + comptime!(word::SUM + i)) as usize] =
-                shared[comptime!((i * units) as usize)];
-        }
-        #[unroll]
-        for i in sum_words..3u32 {
-            partials[(out + comptime!(word::SUM + i)) as usize] = 0u32;
-        }
-        #[unroll]
-        for i in 0..square_words {
-            partials[(out + comptime!(word::SQUARES + i)) as usize] =
-                shared[comptime!(((sum_words + i) * units) as usize)];
-        }
-        #[unroll]
-        for i in square_words..5u32 {
-            partials[(out + comptime!(word::SQUARES + i)) as usize] = 0u32;
-        }
+        write_sum(
+            partials,
+            &mut shared,
+            out + word::SUM,
+            0u32,
+            sum_words,
+            3u32,
+            units,
+        );
+        write_sum(
+            partials,
+            &mut shared,
+            out + word::ROUNDED_SUM,
+            sum_words,
+            rounded_words,
+            2u32,
+            units,
+        );
+        write_sum(
+            partials,
+            &mut shared,
+            out + word::SQUARES,
+            squares_from,
+            square_words,
+            5u32,
+            units,
+        );
+    }
+}
+
+/// Writes a number of `length` words of unit 0, extended with zeros to `full` words.
+#[cube]
+fn write_sum(
+    partials: &mut [u32],
+    shared: &mut [u32],
+    out: u32,
+    #[comptime] from: u32,
+    #[comptime] length: u32,
+    #[comptime] full: u32,
+    #[comptime] units: u32,
+) {
+    #[unroll]
+    for i in 0..length {
+        partials[(out + i) as usize] = shared[comptime!(((from + i) * units) as usize)];
+    }
+    #[unroll]
+    for i in length..full {
+        partials[(out + i) as usize] = 0u32;
     }
 }

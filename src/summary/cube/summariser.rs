@@ -12,7 +12,7 @@ use super::partial::{PARTIAL_WORDS, tile_count};
 use super::slots::{Buffers, Content, Pending, Slot, edge_count};
 use crate::summary::edge::is_shortened;
 
-/// Bytes of a buffer of results: the partial results of 14563 tiles.
+/// Bytes of a buffer of results: the partial results of 13107 tiles.
 const BUFFER_BYTES: u32 = 1 << 20;
 
 /// Summarises tensors of one device without waiting for it.
