@@ -31,23 +31,10 @@ fn a_million_elements() {
 }
 
 #[test]
-fn more_tiles_than_one_dimension_of_a_grid_has() {
-    // 65536 tiles, all of them of one element.
-    let case = Case {
-        name: "broadcast".into(),
-        shape: vec![1 << 28],
-        strides: vec![0],
-        ..Case::floats("", &[1.5])
-    };
-    let Some(client) = client() else { return };
-    let device = &on_device(&client, &[case])[0];
-    assert_eq!(device.count, 1 << 28);
-    assert_eq!(device.mean, Some(1.5));
-    assert_eq!(device.std, Some(0.0));
-    let n = 1u64 << 28;
-    let weights = (n / 2).wrapping_mul(n + 1);
-    let expected = weights.wrapping_mul(u64::from(1.5f32.to_bits()));
-    assert_eq!(device.checksum, expected);
+fn more_tiles_than_one_row_of_the_grid_has() {
+    let count = 2050 * TILE + 1;
+    let bytes = elements(Storage::U8, count, 5);
+    check(&[Case::contiguous("rows", Storage::U8, &[count], bytes)]);
 }
 
 #[test]

@@ -45,9 +45,8 @@ fn shift_right(number: Pair, shift: u32) -> Pair {
 
 /// The exponent field of the float with this key; 1 for subnormal numbers, as their scale is the same.
 #[cube]
-pub(super) fn exponent(low: u32, high: u32, #[comptime] wide: bool) -> u32 {
-    let top = if comptime!(wide) { high } else { low };
-    let magnitude = magnitude(top);
+pub(super) fn exponent(key: Pair, #[comptime] wide: bool) -> u32 {
+    let magnitude = magnitude(if comptime!(wide) { key.high } else { key.low });
     let field = if comptime!(wide) {
         magnitude >> 20
     } else {
@@ -61,14 +60,14 @@ pub(super) fn exponent(low: u32, high: u32, #[comptime] wide: bool) -> u32 {
 /// The unit is such that the greatest magnitude of the tile, whose exponent field is `top`, has 62
 /// bits.
 #[cube]
-pub(super) fn fixed_point(low: u32, high: u32, top: u32, #[comptime] wide: bool) -> Pair {
-    let key = if comptime!(wide) { high } else { low };
-    let negative = key < 0x8000_0000;
-    let magnitude = magnitude(key);
+pub(super) fn fixed_point(key: Pair, top: u32, #[comptime] wide: bool) -> Pair {
+    let sign_word = if comptime!(wide) { key.high } else { key.low };
+    let negative = sign_word < 0x8000_0000;
+    let magnitude = magnitude(sign_word);
     let mantissa = if comptime!(wide) {
         let implicit = select((magnitude >> 20) == 0, 0u32, 0x10_0000u32);
         let upper = (magnitude & 0xf_ffff) | implicit;
-        let lower = select(negative, !low, low);
+        let lower = select(negative, !key.low, key.low);
         Pair {
             low: lower << 9,
             high: (upper << 9) | (lower >> 23),
@@ -80,7 +79,7 @@ pub(super) fn fixed_point(low: u32, high: u32, top: u32, #[comptime] wide: bool)
             high: ((magnitude & 0x7f_ffff) | implicit) << 6,
         }
     };
-    let shifted = shift_right(mantissa, top - exponent(low, high, wide));
+    let shifted = shift_right(mantissa, top - exponent(key, wide));
     let zero = Pair {
         low: 0u32,
         high: 0u32,

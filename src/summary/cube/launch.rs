@@ -19,15 +19,12 @@ pub(super) fn units(client: &Client) -> u32 {
         .unwrap_or(1)
 }
 
-/// A grid of at least so many cubes.
-fn cubes(client: &Client, count: u32) -> CubeCount {
-    // Some runtimes state a limit beyond what the driver takes.
-    let most = client.properties().hardware.max_cube_count.0.min(65535);
-    if count <= most {
-        CubeCount::Static(count, 1, 1)
-    } else {
-        CubeCount::Static(most, count.div_ceil(most), 1)
-    }
+/// A grid of at least so many cubes, and fewer than one row more.
+///
+/// Rows of 1024 keep each dimension below the 65535 that every device allows.
+fn cubes(count: u32) -> CubeCount {
+    let rows = count.div_ceil(1024).max(1);
+    CubeCount::Static(count.div_ceil(rows), rows, 1)
 }
 
 fn tensor(layout: &Layout, dims: &[(usize, usize)]) -> TensorArg {
@@ -64,7 +61,7 @@ pub(super) fn summarise(
     unsafe {
         summarise_tiles::launch_unchecked(
             client,
-            cubes(client, tile_count(layout.count)),
+            cubes(tile_count(layout.count)),
             CubeDim::new_1d(units),
             tensor(layout, layout.merged_dims()),
             words(partials),
@@ -92,7 +89,7 @@ pub(super) fn edges(
     unsafe {
         gather_edges::launch_unchecked(
             client,
-            cubes(client, count.div_ceil(UNITS)),
+            cubes(count.div_ceil(UNITS)),
             CubeDim::new_1d(UNITS),
             tensor(layout, layout.dims()),
             words(items),
@@ -113,7 +110,7 @@ pub(super) fn copy(client: &Client, layout: &Layout, copy: &Handle) {
     unsafe {
         copy_row_major::launch_unchecked(
             client,
-            cubes(client, words_of_copy.div_ceil(UNITS)),
+            cubes(words_of_copy.div_ceil(UNITS)),
             CubeDim::new_1d(UNITS),
             tensor(layout, layout.merged_dims()),
             words(copy),

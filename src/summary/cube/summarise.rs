@@ -40,9 +40,28 @@ struct Kind {
     negative_infinity: u32,
 }
 
+/// The key of element `at`.
+#[cube]
+fn key(data: &Tensor<u32>, at: u32, #[comptime] format: Format) -> Pair {
+    let low = low_bits(data, at, format);
+    if comptime!(format.wide()) {
+        let high = high_bits(data, at);
+        Pair {
+            low: wide_key_low(low, high, format),
+            high: wide_key_high(high, format),
+        }
+    } else {
+        Pair {
+            low: narrow_key(low, format),
+            high: 0u32,
+        }
+    }
+}
+
 /// Judges a number by its key.
 #[cube]
-fn kind(low: u32, high: u32, #[comptime] format: Format) -> Kind {
+fn kind(key: Pair, #[comptime] format: Format) -> Kind {
+    let (low, high) = (key.low, key.high);
     if comptime!(format.is_float() && format.wide()) {
         let negative = high < 0x8000_0000;
         let magnitude = magnitude(high);
@@ -217,8 +236,6 @@ pub(super) fn summarise_tiles(
     let tile = CUBE_POS as u32;
     let start = tile * TILE;
 
-    let mut keys_low = Array::<u32>::new(comptime!(per_unit as usize));
-    let mut keys_high = Array::<u32>::new(comptime!(if wide { per_unit as usize } else { 1 }));
     let mut zeros_nans = 0u32;
     let mut infinities = 0u32;
     let mut first = 0xffff_ffffu32;
@@ -229,7 +246,6 @@ pub(super) fn summarise_tiles(
     let mut max_low = 0u32;
     let mut max_high = 0u32;
 
-    #[unroll(per_unit <= 16)]
     for j in 0..per_unit {
         let local = j * units + unit;
         let k = start + local;
@@ -241,19 +257,12 @@ pub(super) fn summarise_tiles(
             checksum_low += product;
             checksum_high += low.mul_hi(k + 1) + u32::cast_from(checksum_low < product);
 
-            let mut key_high = 0u32;
-            let key_low = if comptime!(wide) {
-                let high = high_bits(data, at);
-                checksum_high += high * (k + 1);
-                key_high = wide_key_high(high, format);
-                keys_high[j as usize] = key_high;
-                wide_key_low(low, high, format)
-            } else {
-                narrow_key(low, format)
-            };
-            keys_low[j as usize] = key_low;
+            if comptime!(wide) {
+                checksum_high += high_bits(data, at) * (k + 1);
+            }
 
-            let kind = kind(key_low, key_high, format);
+            let key = key(data, at, format);
+            let kind = kind(key, format);
             zeros_nans += kind.zero + (kind.nan << 16);
             if comptime!(float) {
                 infinities += kind.positive_infinity + (kind.negative_infinity << 16);
@@ -261,10 +270,6 @@ pub(super) fn summarise_tiles(
                 first = select(special != 0 && local < first, local, first);
             }
             if kind.nan == 0 {
-                let key = Pair {
-                    low: key_low,
-                    high: key_high,
-                };
                 if below(
                     key,
                     Pair {
@@ -273,8 +278,8 @@ pub(super) fn summarise_tiles(
                     },
                     wide,
                 ) {
-                    min_low = key_low;
-                    min_high = key_high;
+                    min_low = key.low;
+                    min_high = key.high;
                 }
                 if below(
                     Pair {
@@ -284,8 +289,8 @@ pub(super) fn summarise_tiles(
                     key,
                     wide,
                 ) {
-                    max_low = key_low;
-                    max_high = key_high;
+                    max_low = key.low;
+                    max_high = key.high;
                 }
             }
         }
@@ -341,12 +346,12 @@ pub(super) fn summarise_tiles(
     let mut top = 0u32;
     let mut shift = 0u32;
     let lowest = if comptime!(float) {
-        let of_min = exponent(min.low, min.high, wide);
-        let of_max = exponent(max.low, max.high, wide);
+        let of_min = exponent(min, wide);
+        let of_max = exponent(max, wide);
         top = select(of_min < of_max, of_max, of_min);
-        let lowest = fixed_point(min.low, min.high, top, wide);
+        let lowest = fixed_point(min, top, wide);
         if comptime!(!wide) {
-            let highest = fixed_point(max.low, max.high, top, wide);
+            let highest = fixed_point(max, top, wide);
             shift = distance_shift(subtract(highest, lowest));
         }
         lowest
@@ -357,18 +362,15 @@ pub(super) fn summarise_tiles(
     let mut sum = Array::<u32>::new(comptime!(sum_words as usize));
     let mut rounded_sum = Array::<u32>::new(comptime!(rounded_words.max(1) as usize));
     let mut squares = Array::<u32>::new(comptime!(square_words as usize));
-    #[unroll(per_unit <= 16)]
     for j in 0..per_unit {
-        if start + j * units + unit < count {
-            let low = keys_low[j as usize];
-            let mut high = 0u32;
-            if comptime!(wide) {
-                high = keys_high[j as usize];
-            }
+        let k = start + j * units + unit;
+        if k < count {
+            // Read again: the tile is still in a cache.
+            let key = key(data, offset + position(data, k, variant.contiguous), format);
             let number = if comptime!(float) {
-                fixed_point(low, high, top, wide)
+                fixed_point(key, top, wide)
             } else {
-                Pair { low, high }
+                key
             };
             let distance = subtract(number, lowest);
             add_word(&mut sum, distance.low, 0u32, sum_words);
