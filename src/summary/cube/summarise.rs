@@ -314,13 +314,11 @@ pub(super) fn summarise_tiles(
     sync_cube();
     // A tree in which each unit takes in three others.
     let levels = comptime!(variant.units.ilog2() / 2);
-    #[unroll]
     for level in 0..levels {
-        let width = comptime!(units >> (2 * (level + 1)));
+        let width = units >> (2 * (level + 1));
         if unit < width {
-            #[unroll]
             for m in 1..4u32 {
-                combine_first(&mut shared, unit, unit + comptime!(m * width), units, wide);
+                combine_first(&mut shared, unit, unit + m * width, units, wide);
             }
         }
         sync_cube();
@@ -399,13 +397,11 @@ pub(super) fn summarise_tiles(
         shared[(comptime!((squares_from + i) * units) + unit) as usize] = squares[i as usize];
     }
     sync_cube();
-    #[unroll]
     for level in 0..levels {
-        let width = comptime!(units >> (2 * (level + 1)));
+        let width = units >> (2 * (level + 1));
         if unit < width {
-            #[unroll]
             for m in 1..4u32 {
-                let other = unit + comptime!(m * width);
+                let other = unit + m * width;
                 combine_sum(&mut shared, unit, other, 0u32, sum_words, units);
                 combine_sum(&mut shared, unit, other, sum_words, rounded_words, units);
                 combine_sum(&mut shared, unit, other, squares_from, square_words, units);
