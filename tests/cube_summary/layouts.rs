@@ -40,7 +40,16 @@ fn more_tiles_than_one_row_of_the_grid_has() {
 #[test]
 fn every_layout() {
     let mut cases = Vec::new();
-    for storage in STORAGES {
+    // Each size and class of element once: a kernel takes a software device seconds to compile.
+    for storage in [
+        Storage::F64,
+        Storage::F32,
+        Storage::BF16,
+        Storage::F8E4M3,
+        Storage::I16,
+        Storage::U8,
+        Storage::Bool32,
+    ] {
         for (shape, strides, offset) in [
             // Padded rows.
             (vec![100, 100], vec![128, 1], 0),

@@ -198,9 +198,8 @@ fn combine_sum(
     #[comptime] units: u32,
 ) {
     let mut carry = 0u32;
-    #[unroll]
     for i in 0..length {
-        let row = comptime!((from + i) * units);
+        let row = (from + i) * units;
         let mine = shared[(row + own) as usize];
         let sum = mine + shared[(row + other) as usize];
         let total = sum + carry;
@@ -329,9 +328,8 @@ pub(super) fn summarise_tiles(
     let tiles = count.div_ceil(TILE);
     let out = first_word + tile * PARTIAL_WORDS;
     if unit == 0 && tile < tiles {
-        #[unroll]
         for i in 0..5u32 {
-            partials[(out + i) as usize] = shared[comptime!((i * units) as usize)];
+            partials[(out + i) as usize] = shared[(i * units) as usize];
         }
         partials[(out + word::MIN) as usize] = min.low;
         partials[(out + word::MIN + 1) as usize] = min.high;
@@ -452,11 +450,9 @@ fn write_sum(
     #[comptime] full: u32,
     #[comptime] units: u32,
 ) {
-    #[unroll]
     for i in 0..length {
-        partials[(out + i) as usize] = shared[comptime!(((from + i) * units) as usize)];
+        partials[(out + i) as usize] = shared[((from + i) * units) as usize];
     }
-    #[unroll]
     for i in length..full {
         partials[(out + i) as usize] = 0u32;
     }
