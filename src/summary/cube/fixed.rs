@@ -10,7 +10,7 @@ use cubecl::prelude::*;
 use super::access::magnitude;
 use super::storage::Format;
 
-/// Distances between floats of 4 bytes are rounded to this many bits.
+/// Distances between floats of at most 4 bytes are squared with this many bits.
 pub(super) const DISTANCE_BITS: u32 = 31;
 
 /// A 64-bit number.
@@ -31,7 +31,7 @@ pub(super) fn subtract(a: Pair, b: Pair) -> Pair {
 
 /// Shifts right by any number of bits.
 #[cube]
-fn shift_right(number: Pair, shift: u32) -> Pair {
+pub(super) fn shift_right(number: Pair, shift: u32) -> Pair {
     let bits = shift & 31;
     // In two steps, because a shift by 32 is not defined.
     let carried = (number.high << (31 - bits)) << 1;
@@ -103,15 +103,6 @@ pub(super) fn distance_shift(greatest: Pair) -> u32 {
     select(leading >= most, 0u32, most - leading)
 }
 
-/// A distance shifted so and rounded. The shift is at most 32, as distances have 63 bits.
-#[cube]
-pub(super) fn rounded(distance: Pair, shift: u32) -> u32 {
-    let half = select(shift == 0, 0u32, 1u32 << ((shift - 1) & 31));
-    let low = distance.low + half;
-    let high = distance.high + u32::cast_from(low < half);
-    shift_right(Pair { low, high }, shift).low
-}
-
 /// Adds a word to the number of `length` words in `sum`, at word `from`.
 #[cube]
 pub(super) fn add_word(
@@ -149,7 +140,7 @@ pub(super) fn add_square(sum: &mut Array<u32>, distance: Pair, #[comptime] wide:
     }
 }
 
-/// How many words each of the three sums over a unit's elements has: of distances, of rounded
+/// How many words each of the three sums over a unit's elements has: of distances, of coarse
 /// distances, of squares.
 pub(super) fn words_of_sums(format: Format) -> [u32; 3] {
     match (format.wide(), format.is_float()) {

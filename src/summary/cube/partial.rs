@@ -21,16 +21,16 @@ pub(super) mod word {
     pub const FIRST_NON_FINITE: u32 = 2;
     /// Two words.
     pub const CHECKSUM: u32 = 3;
-    /// The lowest key of a number that is not NaN; two words.
+    /// The lowest key; two words. Meaningless where a number is NaN, as are all the words below.
     pub const MIN: u32 = 5;
-    /// The highest such key; two words.
+    /// The highest key; two words.
     pub const MAX: u32 = 7;
     /// The exponent field of the greatest magnitude, and from bit 16 the shift of distances.
     pub const SCALE: u32 = 9;
     /// Sum of the distances from the lowest number, in units of the scale; three words.
     pub const SUM: u32 = 10;
-    /// Of floats of at most 4 bytes, the sum of the same distances, shifted and rounded; two words.
-    pub const ROUNDED_SUM: u32 = 13;
+    /// Of floats of at most 4 bytes, the sum of the same distances, each shifted; two words.
+    pub const COARSE_SUM: u32 = 13;
     /// Sum of the squares of the distances, of the shifted ones if there are any; five words.
     pub const SQUARES: u32 = 15;
 }
@@ -133,11 +133,7 @@ impl Tile<'_> {
 
     /// The moments are of the elements times `scale`, a power of two.
     fn float_partial(&self, scale: f64) -> Partial<f64> {
-        let (min, max) = if self.word(word::ZEROS_NANS) >> 16 == self.count {
-            (f64::INFINITY, f64::NEG_INFINITY)
-        } else {
-            (self.float(word::MIN), self.float(word::MAX))
-        };
+        let (min, max) = (self.float(word::MIN), self.float(word::MAX));
         let scale_word = self.word(word::SCALE);
         let (exponent, shift) = ((scale_word & 0xffff) as i32, (scale_word >> 16) as i32);
         // The greatest mantissa is shifted up to 62 bits.
@@ -152,9 +148,10 @@ impl Tile<'_> {
         let moments = if self.format.wide() {
             Moments::from_sums(count, pivot, sum * unit, squares * unit * unit)
         } else {
-            // Deviations are those of the rounded distances from the mean of just these.
-            let rounded = self.sum(word::ROUNDED_SUM, 2);
-            let deviations = (squares - rounded * (rounded / count as f64)).max(0.0);
+            // Deviations are those of the shifted distances from the mean of just these: what the shift
+            // cuts off moves both alike.
+            let shifted = self.sum(word::COARSE_SUM, 2);
+            let deviations = (squares - shifted * (shifted / count as f64)).max(0.0);
             let coarse = unit * 2f64.powi(shift);
             let offset = sum * unit / count as f64;
             Moments::from_deviations(count, pivot, offset, deviations * coarse * coarse)

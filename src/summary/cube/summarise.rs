@@ -11,7 +11,7 @@ use super::access::{
     high_bits, low_bits, magnitude, narrow_key, position, wide_key_high, wide_key_low,
 };
 use super::fixed::{
-    Pair, add_square, add_word, distance_shift, exponent, fixed_point, rounded, subtract,
+    Pair, add_square, add_word, distance_shift, exponent, fixed_point, shift_right, subtract,
     words_of_sums,
 };
 use super::partial::{PARTIAL_WORDS, TILE, word};
@@ -125,7 +125,7 @@ fn combine_first(
     #[unroll]
     for i in 0..2u32 {
         let mine = (comptime!(i * units) + own) as usize;
-        shared[mine] = shared[mine] + shared[(comptime!(i * units) + other) as usize];
+        shared[mine] += shared[(comptime!(i * units) + other) as usize];
     }
     let (mine, theirs) = (
         (comptime!(word::FIRST_NON_FINITE * units) + own) as usize,
@@ -226,8 +226,8 @@ pub(super) fn summarise_tiles(
     let wide = comptime!(format.wide());
     let float = comptime!(format.is_float());
     let per_unit = comptime!(TILE / variant.units);
-    let [sum_words, rounded_words, square_words] = comptime!(words_of_sums(variant.format));
-    let squares_from = comptime!(sum_words + rounded_words);
+    let [sum_words, coarse_words, square_words] = comptime!(words_of_sums(variant.format));
+    let squares_from = comptime!(sum_words + coarse_words);
     let all_words = comptime!(FIRST_WORDS.max(squares_from + square_words));
     let mut shared = Shared::<[u32]>::new_slice(comptime!((all_words * units) as usize));
 
@@ -268,29 +268,21 @@ pub(super) fn summarise_tiles(
                 let special = kind.nan + kind.positive_infinity + kind.negative_infinity;
                 first = select(special != 0 && local < first, local, first);
             }
-            if kind.nan == 0 {
-                if below(
-                    key,
-                    Pair {
-                        low: min_low,
-                        high: min_high,
-                    },
-                    wide,
-                ) {
-                    min_low = key.low;
-                    min_high = key.high;
-                }
-                if below(
-                    Pair {
-                        low: max_low,
-                        high: max_high,
-                    },
-                    key,
-                    wide,
-                ) {
-                    max_low = key.low;
-                    max_high = key.high;
-                }
+            let lowest = Pair {
+                low: min_low,
+                high: min_high,
+            };
+            if below(key, lowest, wide) {
+                min_low = key.low;
+                min_high = key.high;
+            }
+            let highest = Pair {
+                low: max_low,
+                high: max_high,
+            };
+            if below(highest, key, wide) {
+                max_low = key.low;
+                max_high = key.high;
             }
         }
     }
@@ -356,7 +348,7 @@ pub(super) fn summarise_tiles(
     };
 
     let mut sum = Array::<u32>::new(comptime!(sum_words as usize));
-    let mut rounded_sum = Array::<u32>::new(comptime!(rounded_words.max(1) as usize));
+    let mut coarse_sum = Array::<u32>::new(comptime!(coarse_words.max(1) as usize));
     let mut squares = Array::<u32>::new(comptime!(square_words as usize));
     for j in 0..per_unit {
         let k = start + j * units + unit;
@@ -374,8 +366,8 @@ pub(super) fn summarise_tiles(
                 add_word(&mut sum, distance.high, 1u32, sum_words);
             }
             if comptime!(float && !wide) {
-                let low = rounded(distance, shift);
-                add_word(&mut rounded_sum, low, 0u32, rounded_words);
+                let low = shift_right(distance, shift).low;
+                add_word(&mut coarse_sum, low, 0u32, coarse_words);
                 add_square(&mut squares, Pair { low, high: 0u32 }, wide);
             } else {
                 add_square(&mut squares, distance, wide);
@@ -387,8 +379,8 @@ pub(super) fn summarise_tiles(
         shared[(comptime!(i * units) + unit) as usize] = sum[i as usize];
     }
     #[unroll]
-    for i in 0..rounded_words {
-        shared[(comptime!((sum_words + i) * units) + unit) as usize] = rounded_sum[i as usize];
+    for i in 0..coarse_words {
+        shared[(comptime!((sum_words + i) * units) + unit) as usize] = coarse_sum[i as usize];
     }
     #[unroll]
     for i in 0..square_words {
@@ -401,7 +393,7 @@ pub(super) fn summarise_tiles(
             for m in 1..4u32 {
                 let other = unit + m * width;
                 combine_sum(&mut shared, unit, other, 0u32, sum_words, units);
-                combine_sum(&mut shared, unit, other, sum_words, rounded_words, units);
+                combine_sum(&mut shared, unit, other, sum_words, coarse_words, units);
                 combine_sum(&mut shared, unit, other, squares_from, square_words, units);
             }
         }
@@ -421,9 +413,9 @@ pub(super) fn summarise_tiles(
         write_sum(
             partials,
             &mut shared,
-            out + word::ROUNDED_SUM,
+            out + word::COARSE_SUM,
             sum_words,
-            rounded_words,
+            coarse_words,
             2u32,
             units,
         );
