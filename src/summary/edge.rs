@@ -21,6 +21,12 @@ pub(crate) fn is_cut(shape: &[usize], length: usize) -> bool {
     length > 2 * EDGE && element_count(shape) > THRESHOLD
 }
 
+/// Whether PyTorch leaves out any element of a tensor of that shape.
+#[cfg(feature = "cube-summary")]
+pub(crate) fn is_shortened(shape: &[usize]) -> bool {
+    shape.iter().any(|&length| is_cut(shape, length))
+}
+
 fn element_count(shape: &[usize]) -> usize {
     if shape.contains(&0) {
         return 0;

@@ -4,6 +4,8 @@
 
 mod cascade;
 mod checksum;
+#[cfg(feature = "cube-summary")]
+pub mod cube;
 mod dtype;
 pub(crate) mod edge;
 mod element;

@@ -29,6 +29,22 @@ impl Moments {
         }
     }
 
+    /// From the mean less the pivot and the sum of squared deviations from the mean.
+    #[cfg(feature = "cube-summary")]
+    pub(super) fn from_deviations(
+        count: usize,
+        pivot: (f64, f64),
+        offset: f64,
+        deviations: f64,
+    ) -> Self {
+        Self {
+            count: count as f64,
+            pivot,
+            offset,
+            deviations,
+        }
+    }
+
     /// From the exact sums of at most 2^16 whole numbers and of their squares.
     pub(super) fn from_whole(count: usize, sum: i64, squares: u64) -> Self {
         let number = count as i128;

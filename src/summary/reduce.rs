@@ -125,7 +125,8 @@ pub(super) fn summarise(view: &TensorView, cascade: bool) -> (Summary, Option<f6
     }
 }
 
-fn empty() -> Summary {
+/// The summary of no elements.
+pub(super) fn empty() -> Summary {
     Summary {
         count: 0,
         mean: None,
@@ -149,29 +150,35 @@ where
     E::Addend: Into<f64>,
 {
     match reduce(element, view, cascade) {
-        Some((partial, sum)) => (float_summary(view, &partial, 1.0), sum.map(Into::into)),
+        Some((partial, sum)) => (
+            float_summary(view.count() as u64, &partial, 1.0),
+            sum.map(Into::into),
+        ),
         None => (empty(), cascade.then_some(0.0)),
     }
+}
+
+/// What elements of that greatest magnitude must be multiplied by for their squares to be finite and
+/// not to vanish, if anything.
+pub(super) fn rescale(abs_max: f64) -> Option<f64> {
+    let harmless = !abs_max.is_finite() || abs_max == 0.0 || SAFE.contains(&abs_max);
+    (!harmless).then(|| 2f64.powi(-(abs_max.log2() as i32).clamp(-1000, 1000)))
 }
 
 /// Squares of very large or very small `f64` leave its range: those tensors are read again, scaled.
 fn float64(view: &TensorView, cascade: bool) -> (Summary, Option<f64>) {
     let (summary, sum) = float(&Float64(1.0), view, cascade);
-    let Some(abs_max) = summary.abs_max else {
+    let Some(scale) = summary.abs_max.and_then(rescale) else {
         return (summary, sum);
     };
-    if !abs_max.is_finite() || abs_max == 0.0 || SAFE.contains(&abs_max) {
-        return (summary, sum);
-    }
-    let scale = 2f64.powi(-(abs_max.log2() as i32).clamp(-1000, 1000));
     match reduce(&Float64(scale), view, false) {
-        Some((partial, _)) => (float_summary(view, &partial, scale), sum),
+        Some((partial, _)) => (float_summary(view.count() as u64, &partial, scale), sum),
         None => (summary, sum),
     }
 }
 
 /// What PyTorch's rules make of a tensor's parts; `scale` is what the moments were multiplied by.
-fn float_summary(view: &TensorView, partial: &Partial<f64>, scale: f64) -> Summary {
+pub(super) fn float_summary(count: u64, partial: &Partial<f64>, scale: f64) -> Summary {
     let (nan, pos_inf, neg_inf) = (partial.nan, partial.pos_inf, partial.neg_inf);
     let or_nan = |value: f64| if nan > 0 { f64::NAN } else { value };
     let infinite = pos_inf + neg_inf > 0;
@@ -187,7 +194,7 @@ fn float_summary(view: &TensorView, partial: &Partial<f64>, scale: f64) -> Summa
         (partial.moments.std() / scale, partial.moments.l2() / scale)
     };
     Summary {
-        count: view.count() as u64,
+        count,
         mean: Some(or_nan(mean)),
         std: Some(or_nan(std)),
         min: Some(Number::Float(or_nan(partial.min))),
@@ -204,11 +211,16 @@ fn float_summary(view: &TensorView, partial: &Partial<f64>, scale: f64) -> Summa
 }
 
 fn integer<E: Element<Extreme = i128>>(element: &E, view: &TensorView) -> (Summary, Option<f64>) {
-    let Some((partial, _)) = reduce(element, view, false) else {
-        return (empty(), None);
-    };
-    let summary = Summary {
-        count: view.count() as u64,
+    let summary = reduce(element, view, false).map_or_else(empty, |(partial, _)| {
+        integer_summary(view.count() as u64, &partial)
+    });
+    (summary, None)
+}
+
+/// What a tensor's parts tell; none of its elements is special.
+pub(super) fn integer_summary(count: u64, partial: &Partial<i128>) -> Summary {
+    Summary {
+        count,
         mean: Some(partial.moments.mean()),
         std: Some(partial.moments.std()),
         min: Some(whole(partial.min)),
@@ -221,8 +233,7 @@ fn integer<E: Element<Extreme = i128>>(element: &E, view: &TensorView) -> (Summa
         l2: partial.moments.l2(),
         first_non_finite: None,
         checksum: partial.checksum,
-    };
-    (summary, None)
+    }
 }
 
 /// An element of any integer type.
