@@ -6,6 +6,8 @@ mod cascade;
 mod checksum;
 #[cfg(feature = "cube-summary")]
 pub mod cube;
+#[cfg(feature = "cuda-driver")]
+pub mod cuda;
 mod dtype;
 pub(crate) mod edge;
 mod element;
