@@ -1,0 +1,4 @@
+//! The `burnscope` command: one module per subcommand.
+
+#[cfg(feature = "skips")]
+pub mod skips;

@@ -1,0 +1,119 @@
+//! The attributes of one class as a condition in a test sees them through `self`.
+
+use std::cell::RefCell;
+
+use rustc_hash::FxHashMap;
+
+use super::eval::{Evaluator, Flags, Scope};
+use super::facts::MemberKind;
+use super::mro::Ancestor;
+use super::project::{ClassId, FunctionId};
+use super::suite::{Suite, place_of};
+use super::value::{Truth, Value, Why};
+
+/// One class, with the attributes looked up so far.
+pub(crate) struct ClassView<'s> {
+    pub suite: &'s Suite<'s>,
+    pub class: ClassId,
+    known: RefCell<FxHashMap<Box<str>, Value>>,
+}
+
+impl<'s> ClassView<'s> {
+    pub fn new(suite: &'s Suite<'s>, class: ClassId) -> Self {
+        Self { suite, class, known: RefCell::default() }
+    }
+
+    /// The method that `self.name` or, with `after`, `super().name` in a method of that class finds.
+    pub fn method(&self, name: &str, after: Option<ClassId>) -> Option<(ClassId, FunctionId)> {
+        let order = &self.suite.lineages.get(self.class).order;
+        let start = match after {
+            Some(class) => place_of(order, class)? + 1,
+            None => 0,
+        };
+        for ancestor in &order[start..] {
+            let Ancestor::Class(id) = ancestor else { continue };
+            if let Some(member) = self.suite.project.class(*id).member(name) {
+                return match member.kind {
+                    MemberKind::Function(function) => {
+                        Some((*id, FunctionId { module: id.module, function }))
+                    }
+                    _ => None,
+                };
+            }
+        }
+        None
+    }
+
+    fn look_up(&self, name: &str) -> Value {
+        let project = self.suite.project;
+        let lineage = self.suite.lineages.get(self.class);
+        if lineage.classes().any(|id| project.class(id).assigned.contains(name)) {
+            return Value::Unknown(Why::Flag);
+        }
+        for ancestor in &lineage.order {
+            let id = match ancestor {
+                Ancestor::Class(id) => *id,
+                Ancestor::Outside(outside) => {
+                    if lineage.opaque.as_ref().is_some_and(|(_, name)| name == outside) {
+                        return Value::Unknown(Why::Flag);
+                    }
+                    continue;
+                }
+            };
+            let Some(member) = project.class(id).member(name) else { continue };
+            let value = match &member.kind {
+                MemberKind::Function(function) => {
+                    let function = FunctionId { module: id.module, function: *function };
+                    // A property's value is computed by the test run.
+                    if project.function(function).decorators.is_empty() {
+                        return Value::Object;
+                    }
+                    return Value::Unknown(Why::Flag);
+                }
+                MemberKind::Value(Some(expr)) => {
+                    Evaluator::new(project).value(expr, Scope::module(id.module))
+                }
+                MemberKind::Value(None) | MemberKind::Deleted => Value::Unknown(Why::Flag),
+            };
+            // A mixin's empty default stands for "set this in your class or in `setUp`".
+            let unset = match &value {
+                Value::None => true,
+                Value::Seq(items) => items.is_empty(),
+                _ => false,
+            };
+            if unset && !self.suite.lineages.get(id).is_test_case {
+                return Value::Unknown(Why::Flag);
+            }
+            return match value {
+                Value::Unknown(_) => Value::Unknown(Why::Flag),
+                known => known,
+            };
+        }
+        Value::Unknown(Why::Flag)
+    }
+}
+
+impl Flags for ClassView<'_> {
+    fn attribute(&self, name: &str) -> Value {
+        if let Some(value) = self.known.borrow().get(name) {
+            return value.clone();
+        }
+        let value = self.look_up(name);
+        self.known.borrow_mut().insert(name.into(), value.clone());
+        value
+    }
+
+    fn has_attribute(&self, name: &str) -> Truth {
+        let project = self.suite.project;
+        let lineage = self.suite.lineages.get(self.class);
+        if lineage.classes().any(|id| project.class(id).member(name).is_some()) {
+            return Truth::True;
+        }
+        let assigned = lineage.classes().any(|id| project.class(id).assigned.contains(name));
+        // `unittest.TestCase` has attributes of its own; their names are not those of flags.
+        if assigned || lineage.opaque.is_some() || name.starts_with("_test") || name.starts_with("assert") {
+            return Truth::Unknown(Why::Flag);
+        }
+        Truth::False
+    }
+}
