@@ -69,12 +69,15 @@ pub(crate) fn analyse(tree: &dyn Tree, repo: &Path, options: &ScanOptions) -> Re
     let project = Project::load(tree, &roots, options.assumptions.clone(), &mut problems);
     let models = model_names(&files);
     let mut lineages = Lineages::default();
-    let concrete = collect(&project, &files, &models, &mut lineages, &mut problems);
-    let mut common = common_tests(&project, &mut lineages, &mut problems);
+    let concrete = collect(&project, &files, &models, &mut lineages);
+    let mut common = common_tests(&project, &mut lineages);
     let mut classes: Vec<ClassId> = concrete.iter().map(|c| c.class).collect();
     classes.extend(common.iter().flat_map(|test| test.mixins.iter().copied()));
     classes.sort_unstable();
     classes.dedup();
+    let relevant: FxHashSet<ClassId> =
+        classes.iter().flat_map(|&class| lineages.get(class).classes()).collect();
+    problems.extend(lineages.problems_of(&relevant));
     let suite = Suite::new(&project, lineages, &classes);
     let reach = Reach::new(&project);
     if let Some(name) = &options.test {
@@ -130,7 +133,6 @@ fn collect(
     files: &[String],
     models: &[String],
     lineages: &mut Lineages,
-    problems: &mut Vec<Problem>,
 ) -> Vec<Concrete> {
     let mut concrete = Vec::new();
     for path in files {
@@ -147,7 +149,7 @@ fn collect(
                 },
                 _ => continue,
             };
-            lineages.link(project, class, problems);
+            lineages.link(project, class);
             if is_collected(project, name, class, lineages.get(class)) {
                 let imported = class.module != module;
                 concrete.push(Concrete { model, module, name: name.clone(), class, imported });
@@ -178,11 +180,7 @@ fn is_collected(project: &Project, name: &str, class: ClassId, lineage: &Lineage
 }
 
 /// The test methods of the mixins in the common files.
-fn common_tests(
-    project: &Project,
-    lineages: &mut Lineages,
-    problems: &mut Vec<Problem>,
-) -> Vec<CommonTest> {
+fn common_tests(project: &Project, lineages: &mut Lineages) -> Vec<CommonTest> {
     let mut tests: Vec<CommonTest> = Vec::new();
     let mut places: FxHashMap<Arc<str>, usize> = FxHashMap::default();
     for (path, origin) in COMMON {
@@ -191,7 +189,7 @@ fn common_tests(
         for name in &source.order {
             let Some(Binding::Class(class)) = source.names.get(name) else { continue };
             let id = ClassId { module, class: *class };
-            lineages.link(project, id, problems);
+            lineages.link(project, id);
             if lineages.get(id).is_test_case || name.starts_with("Test") {
                 continue;
             }

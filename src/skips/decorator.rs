@@ -60,17 +60,26 @@ impl<'p> Decorators<'p> {
         }
     }
 
-    /// Whether the decorator is `parameterized.expand(…)`, and its call.
-    pub fn expansion<'e>(&self, module: u32, decorator: &'e Expr) -> Option<&'e ExprCall> {
+    /// The call of `parameterized.expand(…)` that a decorator is, directly or by the name of a
+    /// constant, and the module the call is in.
+    pub fn expansion<'e>(&'e self, module: u32, decorator: &'e Expr) -> Option<(u32, &'e ExprCall)> {
+        let (module, decorator) = match decorator {
+            Expr::Name(_) => match self.project.resolve(module, decorator) {
+                Def::Value(module, Some(value)) => (module, value),
+                _ => return None,
+            },
+            other => (module, other),
+        };
         let Expr::Call(call) = decorator else { return None };
         let Expr::Attribute(attribute) = &*call.func else { return None };
         if attribute.attr.as_str() != "expand" {
             return None;
         }
-        match self.project.resolve(module, &call.func) {
-            Def::External(name) => name.contains("parameterized").then_some(call),
-            _ => self.project.text(module, &call.func).contains("parameterized").then_some(call),
-        }
+        let name = match self.project.resolve(module, &call.func) {
+            Def::External(name) => name,
+            _ => self.project.text(module, &call.func),
+        };
+        name.contains("parameterized").then_some((module, call))
     }
 
     fn external(

@@ -181,8 +181,16 @@ impl<'p> Evaluator<'p> {
                 {
                     return flags.attribute(name);
                 }
+                if scope.bound.is_some()
+                    && let Value::Record(fields) = self.eval(&attribute.value, scope, next)
+                {
+                    return fields
+                        .into_iter()
+                        .find(|(field, _)| &**field == name)
+                        .map_or(Value::Unknown(Why::Runtime), |(_, value)| value);
+                }
                 if self.mentions_local(expr, scope) {
-                    return Value::Unknown(self.blame(expr, scope));
+                    return Value::Unknown(Why::Runtime);
                 }
                 self.definition(self.project.resolve(scope.module, expr), next)
             }
@@ -448,7 +456,8 @@ impl<'p> Evaluator<'p> {
                         return self.bounded(value);
                     }
                 }
-                Value::Unknown(self.blame(whole, scope))
+                self.instance(call, scope, depth)
+                    .unwrap_or_else(|| Value::Unknown(self.blame(whole, scope)))
             }
             Expr::Attribute(method) => {
                 let name = method.attr.as_str();
@@ -486,6 +495,22 @@ impl<'p> Evaluator<'p> {
             }
             _ => Value::Unknown(self.blame(whole, scope)),
         }
+    }
+
+    /// An object made by a class of a library from keywords alone: by convention it keeps them as
+    /// attributes.
+    fn instance(&self, call: &ExprCall, scope: Scope<'_>, depth: usize) -> Option<Value> {
+        if !call.arguments.args.is_empty() || call.arguments.keywords.is_empty() {
+            return None;
+        }
+        let Def::External(path) = self.project.resolve(scope.module, &call.func) else { return None };
+        if !path.rsplit('.').next()?.starts_with(|c: char| c.is_ascii_uppercase()) {
+            return None;
+        }
+        let fields = call.arguments.keywords.iter().map(|keyword| {
+            Some((keyword.arg.as_ref()?.as_str().into(), self.eval(&keyword.value, scope, depth)))
+        });
+        fields.collect::<Option<Vec<_>>>().map(Value::Record)
     }
 
     fn shadows(&self, name: &str, scope: Scope<'_>) -> bool {

@@ -295,7 +295,11 @@ fn block(body: &[Stmt], idle: &mut Vec<u32>, depth: usize) -> Vec<Step> {
                 } else if body.iter().any(exits_function) {
                     steps.push(Step::Perhaps(vec![Step::Exit]));
                 }
-                steps.extend(block(&stmt.orelse, idle, depth + 1));
+                // The `else` of a loop runs unless the loop is left by `break`.
+                let otherwise = block(&stmt.orelse, idle, depth + 1);
+                if !otherwise.is_empty() {
+                    steps.push(Step::Perhaps(otherwise));
+                }
             }
             Stmt::While(stmt) => {
                 let body = block(&stmt.body, idle, depth + 1);

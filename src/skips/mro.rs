@@ -1,6 +1,6 @@
 //! Python's method resolution order (C3) over classes of the project and names outside of it.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Problem;
 use super::project::{ClassId, Def, Project};
@@ -44,6 +44,8 @@ impl Lineage {
 #[derive(Default)]
 pub(crate) struct Lineages {
     known: FxHashMap<ClassId, Lineage>,
+    /// What is wrong with the bases of a class.
+    problems: Vec<(ClassId, Problem)>,
 }
 
 impl Lineages {
@@ -59,8 +61,13 @@ impl Lineages {
     }
 
     /// Computes the lineage of `id` and of its ancestors.
-    pub fn link(&mut self, project: &Project, id: ClassId, problems: &mut Vec<Problem>) {
-        self.linearize(project, id, &mut Vec::new(), problems);
+    pub fn link(&mut self, project: &Project, id: ClassId) {
+        self.linearize(project, id, &mut Vec::new());
+    }
+
+    /// What is wrong with the bases of the given classes.
+    pub fn problems_of(&self, classes: &FxHashSet<ClassId>) -> Vec<Problem> {
+        self.problems.iter().filter(|(id, _)| classes.contains(id)).map(|(_, p)| p.clone()).collect()
     }
 
     fn linearize(
@@ -68,7 +75,6 @@ impl Lineages {
         project: &Project,
         id: ClassId,
         path: &mut Vec<ClassId>,
-        problems: &mut Vec<Problem>,
     ) -> Vec<Ancestor> {
         if let Some(lineage) = self.known.get(&id) {
             return lineage.order.clone();
@@ -76,18 +82,19 @@ impl Lineages {
         let class = project.class(id);
         let source = project.module(id.module);
         if path.contains(&id) || path.len() > MAX_DEPTH {
-            problems.push(Problem::new(
+            let problem = Problem::new(
                 &source.path,
                 Some(source.line(class.offset)),
                 format!("class `{}` inherits from itself through its bases", class.name),
-            ));
+            );
+            self.problems.push((id, problem));
             return vec![Ancestor::Outside("a class that inherits from itself".into())];
         }
         path.push(id);
         let mut parents: Vec<Vec<Ancestor>> = Vec::new();
         for base in &class.bases {
             let order = match project.resolve(id.module, base) {
-                Def::Class(parent) => self.linearize(project, parent, path, problems),
+                Def::Class(parent) => self.linearize(project, parent, path),
                 Def::External(name) => vec![Ancestor::Outside(name.into())],
                 Def::Unbound => vec![Ancestor::Outside(project.text(id.module, base).into())],
                 _ => {
@@ -96,7 +103,12 @@ impl Lineages {
                     let (offset, message) = project.import_problem(id.module, root).unwrap_or_else(|| {
                         (class.offset, format!("base `{text}` of class `{}` cannot be resolved", class.name))
                     });
-                    problems.push(Problem::new(&source.path, Some(source.line(offset)), message));
+                    // Most of the library's own sources are not read: nothing is wrong with a base
+                    // that lies there.
+                    if !source.path.starts_with("src/") {
+                        let problem = Problem::new(&source.path, Some(source.line(offset)), message);
+                        self.problems.push((id, problem));
+                    }
                     vec![Ancestor::Outside(format!("{text} (unresolved)").into())]
                 }
             };
@@ -110,11 +122,12 @@ impl Lineages {
         match merge(sequences) {
             Ok(rest) => order.extend(rest),
             Err(rest) => {
-                problems.push(Problem::new(
+                let problem = Problem::new(
                     &source.path,
                     Some(source.line(class.offset)),
                     format!("the bases of class `{}` have no consistent order (Python would refuse it)", class.name),
-                ));
+                );
+                self.problems.push((id, problem));
                 order.extend(rest);
             }
         }

@@ -259,13 +259,18 @@ fn method(
         kind,
         effects: effects.clone(),
     };
-    let Some((at, call)) = expansion else {
+    let Some((at, (list_module, call))) = expansion else {
         let effects = placed(&function.decorators);
-        put(item(name.clone(), &name, ItemKind::Method(id), &effects));
+        let kind = if is_attribute(&function.decorators) {
+            ItemKind::NotCallable
+        } else {
+            ItemKind::Method(id)
+        };
+        put(item(name.clone(), &name, kind, &effects));
         return;
     };
     let inner = placed(&function.decorators[at + 1..]);
-    for (case, arguments) in cases(project, owner.module, &name, call) {
+    for (case, arguments) in cases(project, list_module, &name, call) {
         put(item(case, &name, ItemKind::Case(id, Arc::new(arguments)), &inner));
     }
     let outer = placed(&function.decorators[..at]);
@@ -286,8 +291,7 @@ fn cases(
     }) else {
         return unknown();
     };
-    // A custom naming function decides the names; the number of cases still holds.
-    let renamed = call.arguments.find_keyword("name_func").is_some();
+    let naming = call.arguments.find_keyword("name_func").map(|keyword| &keyword.value);
     let evaluator = Evaluator::new(project);
     let Value::Seq(rows) = evaluator.value(list, Scope::module(module)) else { return unknown() };
     if rows.len() > MAX_CASES {
@@ -323,10 +327,57 @@ fn cases(
                 }
                 _ => String::new(),
             };
-            let name = if renamed { format!("{base}_{at:0digits$}_*") } else { format!("{base}_{at:0digits$}{suffix}") };
+            let name = match naming {
+                None => format!("{base}_{at:0digits$}{suffix}"),
+                Some(naming) => named_by(&evaluator, module, naming, base, &format!("{at:0digits$}"), &arguments)
+                    // The number of cases holds, whatever they are called.
+                    .unwrap_or_else(|| format!("{base}_*")),
+            };
             (Arc::from(name), arguments)
         })
         .collect()
+}
+
+/// The name that a lambda given as `name_func` makes of a method, a case's number and arguments.
+fn named_by(
+    evaluator: &Evaluator<'_>,
+    module: u32,
+    naming: &Expr,
+    base: &str,
+    number: &str,
+    arguments: &[Value],
+) -> Option<String> {
+    let Expr::Lambda(lambda) = naming else { return None };
+    let parameters = lambda.parameters.as_ref()?;
+    let values = [
+        Value::Record(vec![("__name__".into(), Value::Str(base.into()))]),
+        Value::Str(number.into()),
+        Value::Record(vec![("args".into(), Value::Seq(arguments.to_vec()))]),
+    ];
+    let bound: FxHashMap<Box<str>, Value> = parameters
+        .posonlyargs
+        .iter()
+        .chain(&parameters.args)
+        .map(|parameter| parameter.parameter.name.as_str().into())
+        .zip(values)
+        .collect();
+    let scope = Scope { bound: Some(&bound), ..Scope::module(module) };
+    match evaluator.value(&lambda.body, scope) {
+        Value::Str(name) => Some(name.into()),
+        _ => None,
+    }
+}
+
+/// Whether decorators turn a method into an attribute, which is no test.
+fn is_attribute(decorators: &[Expr]) -> bool {
+    decorators.iter().any(|decorator| {
+        let name = match decorator {
+            Expr::Name(name) => name.id.as_str(),
+            Expr::Attribute(attribute) => attribute.attr.as_str(),
+            _ => return false,
+        };
+        matches!(name, "property" | "cached_property" | "setter")
+    })
 }
 
 /// Replaces every run of characters that cannot be part of a name by an underscore.

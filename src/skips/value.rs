@@ -47,6 +47,8 @@ pub(crate) enum Value {
     Seq(Vec<Value>),
     /// A dictionary in insertion order.
     Map(Vec<(Value, Value)>),
+    /// An object of which some attributes are known.
+    Record(Vec<(Box<str>, Value)>),
     /// Something that exists and is true (a class, a function, an instance) but is not known.
     Object,
     Unknown(Why),
@@ -62,7 +64,7 @@ impl Value {
             Self::Str(value) => (!value.is_empty()).into(),
             Self::Seq(items) => (!items.is_empty()).into(),
             Self::Map(items) => (!items.is_empty()).into(),
-            Self::Object => Truth::True,
+            Self::Object | Self::Record(_) => Truth::True,
             Self::Unknown(why) => Truth::Unknown(*why),
         }
     }
@@ -103,15 +105,15 @@ impl Value {
                 text.push(quote);
                 text
             }
-            Self::Seq(_) | Self::Map(_) | Self::Object | Self::Unknown(_) => return None,
+            Self::Seq(_) | Self::Map(_) | Self::Record(_) | Self::Object | Self::Unknown(_) => return None,
         })
     }
 
     /// Whether two values are equal, where that is known.
     pub fn equals(&self, other: &Self) -> Option<bool> {
-        use Value::{Bool, Float, Int, Map, Object, Seq, Unknown};
+        use Value::{Bool, Float, Int, Map, Object, Record, Seq, Unknown};
         match (self, other) {
-            (Unknown(_) | Object, _) | (_, Unknown(_) | Object) => None,
+            (Unknown(_) | Object | Record(_), _) | (_, Unknown(_) | Object | Record(_)) => None,
             (Seq(a), Seq(b)) => {
                 if a.len() != b.len() {
                     return Some(false);
@@ -137,7 +139,7 @@ impl Value {
     pub fn why(&self) -> Option<Why> {
         match self {
             Self::Unknown(why) => Some(*why),
-            Self::Object => Some(Why::Runtime),
+            Self::Object | Self::Record(_) => Some(Why::Runtime),
             _ => None,
         }
     }
