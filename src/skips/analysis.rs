@@ -37,10 +37,12 @@ pub(crate) struct Concrete {
     /// The file it is collected from.
     pub module: u32,
     /// The name it has there.
-    pub name: Box<str>,
+    pub name: Arc<str>,
     pub class: ClassId,
     /// Imported from another file.
     pub imported: bool,
+    /// `file:line` of the class.
+    pub place: Arc<str>,
 }
 
 /// What happens to the common tests in one class.
@@ -97,10 +99,11 @@ pub(crate) fn analyse(tree: &dyn Tree, repo: &Path, options: &ScanOptions) -> Re
             unreadable.insert(model);
         }
     }
+    let shared: Vec<Arc<str>> = models.iter().map(|model| model.as_str().into()).collect();
     let tests = common
         .par_iter()
         .enumerate()
-        .map(|(at, test)| report::summarise(&project, test, at, &models, &verdicts, &unreadable))
+        .map(|(at, test)| report::summarise(&project, test, at, &shared, &verdicts, &unreadable))
         .collect();
     let classes = if options.inventory { inventory(&suite, &reach, &concrete) } else { Vec::new() };
     let lints = if options.lints { lint::find(&suite, &concrete, &common) } else { Vec::new() };
@@ -152,7 +155,8 @@ fn collect(
             lineages.link(project, class);
             if is_collected(project, name, class, lineages.get(class)) {
                 let imported = class.module != module;
-                concrete.push(Concrete { model, module, name: name.clone(), class, imported });
+                let place = project.place(class.module, project.class(class).offset).into();
+                concrete.push(Concrete { model, module, name: (**name).into(), class, imported, place });
             }
         }
     }
@@ -285,10 +289,18 @@ fn judge_class<'a>(
     concrete: &'a Concrete,
 ) -> ClassVerdicts<'a> {
     let lineage = suite.lineages.get(concrete.class);
+    let table = suite.table(concrete.class);
+    // A model's test class that overrides a test of a mixin it does not inherit has that test too.
+    let tests_models = common.iter().flat_map(|test| &test.mixins).any(|&mixin| lineage.contains(mixin));
+    let own: FxHashSet<&str> = if tests_models {
+        table.values().filter(|entry| entry.item.is_test()).map(|entry| &*entry.family).collect()
+    } else {
+        FxHashSet::default()
+    };
     let mut families: Vec<FamilyVerdicts> = common
         .iter()
         .map(|test| {
-            if test.mixins.iter().any(|&mixin| lineage.contains(mixin)) {
+            if test.mixins.iter().any(|&mixin| lineage.contains(mixin)) || own.contains(&*test.name) {
                 FamilyVerdicts::Has(Vec::new())
             } else if lineage.opaque.is_some() {
                 FamilyVerdicts::Unknown
@@ -302,7 +314,7 @@ fn judge_class<'a>(
     }
     let view = ClassView::new(suite, concrete.class);
     let rules = ClassRules::new(&view, reach, concrete.module);
-    for entry in suite.table(concrete.class).values() {
+    for entry in table.values() {
         let Some(&at) = index.get(&*entry.family) else { continue };
         if let FamilyVerdicts::Has(tests) = &mut families[at] {
             let verdict = judge(&view, reach, &rules, entry);

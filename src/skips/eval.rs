@@ -118,9 +118,8 @@ impl<'p> Evaluator<'p> {
     fn eval(&self, expr: &Expr, scope: Scope<'_>, depth: usize) -> Value {
         let value = self.eval_inner(expr, scope, depth);
         if matches!(value, Value::Unknown(_))
-            && !self.project.assumptions.is_empty()
             && matches!(expr, Expr::Call(_) | Expr::Name(_) | Expr::Attribute(_) | Expr::Compare(_))
-            && let Some(known) = self.project.assumed(&self.project.text(scope.module, expr))
+            && let Some(known) = self.project.assumed(scope.module, expr)
         {
             return Value::Bool(known);
         }

@@ -35,8 +35,8 @@ pub(crate) struct Module {
     pub stars: Vec<ImportFrom>,
     pub classes: Vec<Class>,
     pub functions: Vec<Function>,
-    /// Names that base classes and decorators start with: only their imports from the library's
-    /// own sources are followed.
+    /// Names that decorators and base classes for tests start with: only their imports from the
+    /// library's own sources are followed.
     pub used: FxHashSet<Box<str>>,
     /// A module-level `pytest.skip(…, allow_module_level=True)` or `raise SkipTest`.
     pub skip: Option<ModuleSkip>,
@@ -321,7 +321,11 @@ impl Module {
         let decorators: Vec<Expr> = class.decorator_list.iter().map(|d| d.expression.clone()).collect();
         let bases: Vec<Expr> =
             class.arguments.as_ref().map_or_else(Vec::new, |arguments| arguments.args.to_vec());
-        for expr in decorators.iter().chain(&bases) {
+        for expr in &decorators {
+            self.note_used(expr);
+        }
+        // Of the library's own classes only those for tests have tests.
+        for expr in bases.iter().filter(|expr| self.slice(expr.range()).contains("Test")).collect::<Vec<_>>() {
             self.note_used(expr);
         }
         let mut result = Class {

@@ -132,21 +132,32 @@ struct Frame<'f> {
     depth: usize,
 }
 
+/// A condition around a step, written out only when a skip is reported.
+#[derive(Clone, Copy)]
+enum Condition<'w> {
+    Holds(u32, &'w Expr),
+    Fails(u32, &'w Expr),
+    Over(u32, &'w Expr),
+    While,
+}
+
 struct Walk<'w, 's> {
     view: &'w ClassView<'s>,
     reach: &'w Reach,
     evaluator: Evaluator<'s>,
     possible: Vec<Guard>,
-    /// The conditions around the step being read, as text.
-    path: Vec<String>,
+    /// The conditions around the step being read.
+    path: Vec<Condition<'w>>,
+    /// A skip of unknown outcome that the test's own computation decides is noted already.
+    noted_runtime: bool,
     /// Inside a loop or a block that may not run to its end.
     uncertain: usize,
     steps: usize,
 }
 
 /// Judges the body of `function`, a method of `owner`, for the class of `view`.
-pub(crate) fn judge(
-    view: &ClassView<'_>,
+pub(crate) fn judge<'s>(
+    view: &ClassView<'s>,
     reach: &Reach,
     owner: ClassId,
     function: FunctionId,
@@ -164,6 +175,7 @@ pub(crate) fn judge(
         evaluator: Evaluator::new(view.suite.project),
         possible: Vec::new(),
         path: Vec::new(),
+        noted_runtime: false,
         uncertain: 0,
         steps: 0,
     };
@@ -177,8 +189,8 @@ pub(crate) fn judge(
     Outcome { certain, possible: walk.possible }
 }
 
-impl<'s> Walk<'_, 's> {
-    fn run(&mut self, steps: &[Step], frame: Frame<'_>, may_exit: &mut bool) -> Flow {
+impl<'w, 's: 'w> Walk<'w, 's> {
+    fn run(&mut self, steps: &'w [Step], frame: Frame<'_>, may_exit: &mut bool) -> Flow {
         for step in steps {
             self.steps += 1;
             if self.steps > MAX_STEPS {
@@ -232,23 +244,16 @@ impl<'s> Walk<'_, 's> {
 
     fn branch(
         &mut self,
-        test: &Expr,
-        then: &[Step],
-        otherwise: &[Step],
+        test: &'w Expr,
+        then: &'w [Step],
+        otherwise: &'w [Step],
         frame: Frame<'_>,
         may_exit: &mut bool,
     ) -> Flow {
-        let project = self.view.suite.project;
-        let text = || project.text(frame.function.module, test);
-        let opposite = || match text() {
-            text if text.starts_with("not ") && !text.contains(" and ") && !text.contains(" or ") => {
-                text["not ".len()..].to_owned()
-            }
-            text => format!("not ({text})"),
-        };
+        let module = frame.function.module;
         match self.evaluator.truth(test, self.scope(frame)) {
             Truth::True => {
-                self.path.push(text());
+                self.path.push(Condition::Holds(module, test));
                 let flow = self.run(then, frame, may_exit);
                 self.path.pop();
                 flow
@@ -257,20 +262,20 @@ impl<'s> Walk<'_, 's> {
                 if otherwise.is_empty() {
                     return Flow::On;
                 }
-                self.path.push(opposite());
+                self.path.push(Condition::Fails(module, test));
                 let flow = self.run(otherwise, frame, may_exit);
                 self.path.pop();
                 flow
             }
             Truth::Unknown(why) => {
                 let (mut exit_then, mut exit_else) = (*may_exit, *may_exit);
-                self.path.push(text());
+                self.path.push(Condition::Holds(module, test));
                 let first = self.run(then, frame, &mut exit_then);
                 self.path.pop();
                 let second = if otherwise.is_empty() {
                     Flow::On
                 } else {
-                    self.path.push(opposite());
+                    self.path.push(Condition::Fails(module, test));
                     let flow = self.run(otherwise, frame, &mut exit_else);
                     self.path.pop();
                     flow
@@ -302,8 +307,8 @@ impl<'s> Walk<'_, 's> {
 
     fn repeat(
         &mut self,
-        over: Option<&Expr>,
-        body: &[Step],
+        over: Option<&'w Expr>,
+        body: &'w [Step],
         frame: Frame<'_>,
         may_exit: &mut bool,
     ) -> Flow {
@@ -313,10 +318,7 @@ impl<'s> Walk<'_, 's> {
                 value => value.truth(),
             }
         });
-        let text = over.map_or_else(
-            || "while".to_owned(),
-            |over| format!("in {}", self.view.suite.project.text(frame.function.module, over)),
-        );
+        let condition = over.map_or(Condition::While, |over| Condition::Over(frame.function.module, over));
         match runs {
             Truth::False => Flow::On,
             Truth::True => {
@@ -331,7 +333,7 @@ impl<'s> Walk<'_, 's> {
             }
             Truth::Unknown(_) => {
                 self.uncertain += 1;
-                self.path.push(text);
+                self.path.push(condition);
                 let mut inner = *may_exit;
                 match self.run(body, frame, &mut inner) {
                     Flow::Skipped(guard) => self.note(guard, Why::Runtime),
@@ -346,7 +348,7 @@ impl<'s> Walk<'_, 's> {
     }
 
     /// Follows a call; the skip it certainly leads to.
-    fn call(&mut self, target: &Target, arguments: &[Expr], frame: Frame<'_>) -> Option<Guard> {
+    fn call(&mut self, target: &'w Target, arguments: &'w [Expr], frame: Frame<'_>) -> Option<Guard> {
         if frame.depth >= MAX_CALLS {
             return None;
         }
@@ -384,7 +386,7 @@ impl<'s> Walk<'_, 's> {
                             module: function.module,
                             offset: definition.offset,
                             reason,
-                            condition: self.path.join(" and "),
+                            condition: self.condition(),
                             why: None,
                         });
                     }
@@ -427,17 +429,50 @@ impl<'s> Walk<'_, 's> {
     }
 
     fn guard(&self, frame: Frame<'_>, offset: u32, reason: Option<&Expr>) -> Guard {
+        // One skip of this kind is enough to report: the rest is not written out.
+        let repeated = self.uncertain > 0 && self.noted_runtime;
         Guard {
             module: frame.function.module,
             offset,
-            reason: reason.map(|reason| self.evaluator.reason(reason, self.scope(frame))),
-            condition: self.path.join(" and "),
+            reason: reason
+                .filter(|_| !repeated)
+                .map(|reason| self.evaluator.reason(reason, self.scope(frame))),
+            condition: if repeated { String::new() } else { self.condition() },
             why: None,
         }
     }
 
+    /// The conditions around the current step as one expression.
+    fn condition(&self) -> String {
+        let project = self.view.suite.project;
+        let parts: Vec<String> = self
+            .path
+            .iter()
+            .map(|condition| match *condition {
+                Condition::Holds(module, test) => project.text(module, test),
+                Condition::Fails(module, test) => {
+                    let text = project.text(module, test);
+                    match text.strip_prefix("not ") {
+                        Some(rest) if !rest.contains(" and ") && !rest.contains(" or ") => rest.to_owned(),
+                        _ => format!("not ({text})"),
+                    }
+                }
+                Condition::Over(module, over) => format!("in {}", project.text(module, over)),
+                Condition::While => "while".to_owned(),
+            })
+            .collect();
+        parts.join(" and ")
+    }
+
     fn note(&mut self, mut guard: Guard, why: Why) {
-        guard.why = Some(if self.uncertain > 0 { Why::Runtime } else { why });
+        let why = if self.uncertain > 0 { Why::Runtime } else { why };
+        if why == Why::Runtime {
+            if self.noted_runtime {
+                return;
+            }
+            self.noted_runtime = true;
+        }
+        guard.why = Some(why);
         self.possible.push(guard);
     }
 }

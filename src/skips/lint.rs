@@ -4,7 +4,6 @@ use memchr::memmem::Finder;
 use ruff_python_ast::Expr;
 use ruff_text_size::Ranged;
 use rustc_hash::{FxHashMap, FxHashSet};
-use serde::Serialize;
 
 use super::analysis::{CommonTest, Concrete, under_models};
 use super::decorator::Effect;
@@ -13,8 +12,7 @@ use super::project::{ClassId, Project};
 use super::suite::{Item, ItemKind, Suite};
 
 /// The kinds of lints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum LintKind {
     /// A skipped override of a test that no base class has any more.
@@ -62,7 +60,7 @@ impl LintKind {
 }
 
 /// One finding.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lint {
     /// The file, relative to the repository's root.
     pub file: String,
@@ -103,10 +101,17 @@ pub(crate) fn find(suite: &Suite<'_>, concrete: &[Concrete], common: &[CommonTes
             if lineage.opaque.is_none() {
                 finder.overrides(id);
             }
+            // A value that hides an inherited test switches it off: it needs no reader.
+            let hides = |name: &str| {
+                lineage
+                    .classes()
+                    .skip(1)
+                    .any(|ancestor| suite.own(ancestor).iter().any(|i| i.is_test() && &*i.name == name))
+            };
             for member in &class.members {
                 let is_flag = matches!(&member.kind, MemberKind::Value(Some(value))
                     if matches!(&**value, Expr::BooleanLiteral(_)));
-                if is_flag {
+                if is_flag && !hides(&member.name) {
                     flags.entry(&member.name).or_default().push((id.module, member.offset, &class.name));
                 }
             }

@@ -286,9 +286,14 @@ impl Project {
         }
     }
 
-    /// Whether the user told the value of the condition with this source text.
-    pub fn assumed(&self, text: &str) -> Option<bool> {
-        self.assumptions.iter().find(|a| a.condition == text).map(|a| a.value)
+    /// The value that the user gave for the condition with this source text.
+    pub fn assumed(&self, module: u32, expr: &Expr) -> Option<bool> {
+        if self.assumptions.is_empty() {
+            return None;
+        }
+        let text = self.module(module).slice(expr.range());
+        let known = |text: &str| self.assumptions.iter().find(|a| a.condition == text).map(|a| a.value);
+        if text.contains('\n') { known(&one_line(text)) } else { known(text) }
     }
 
     /// The source text of an expression, on one line.

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
-use serde::Serialize;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::analysis::{ClassVerdicts, CommonTest, Concrete};
 use super::project::Project;
@@ -11,10 +10,9 @@ use super::suite::{Entry, ItemKind};
 use super::verdict::{ClassRules, Status, Verdict, joined};
 
 /// The report on one common test.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct TestReport {
     /// The name of the test method.
-    #[serde(skip)]
     pub name: String,
     /// `common`, `GenerationMixin`, or `unknown` for a test of neither file.
     pub origin: String,
@@ -39,27 +37,26 @@ pub struct TestReport {
 }
 
 /// One test of one class that does not simply run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detail {
     /// The model: the name of the test file's folder.
-    pub model: String,
+    pub model: Arc<str>,
     /// The test class, by the name it has in the model's test file.
-    pub class: String,
+    pub class: Arc<str>,
     /// The test as a test runner lists it (`test_x_0_fp16` for a case of `test_x`).
-    pub test: String,
+    pub test: Arc<str>,
     /// What happens to it.
     pub status: Status,
     /// The reason given, in full.
-    pub reason: Option<String>,
+    pub reason: Option<Arc<str>>,
     /// `file:line` of what causes it.
-    #[serde(rename = "where")]
-    pub place: String,
+    pub place: Arc<str>,
     /// The expression under which it is skipped.
-    pub condition: Option<String>,
+    pub condition: Option<Arc<str>>,
 }
 
 /// Every test of one class.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct ClassTests {
     /// The test file, relative to the repository's root.
     pub file: String,
@@ -70,24 +67,24 @@ pub struct ClassTests {
     /// The class is imported from another file.
     pub imported: bool,
     /// The reason of a skip that holds for the whole class.
-    pub class_skip: Option<String>,
+    pub class_skip: Option<Arc<str>>,
     /// Reasons for which the machine may skip the whole class.
-    pub class_conditions: Option<String>,
+    pub class_conditions: Option<Arc<str>>,
     /// Every test by name.
     pub tests: Vec<TestVerdict>,
 }
 
 /// One test of a [`ClassTests`].
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct TestVerdict {
     /// The test as a test runner lists it.
-    pub test: String,
+    pub test: Arc<str>,
     /// What happens to it.
     pub status: Status,
     /// The reason given, in full.
-    pub reason: Option<String>,
+    pub reason: Option<Arc<str>>,
     /// The expression under which it is skipped.
-    pub condition: Option<String>,
+    pub condition: Option<Arc<str>>,
 }
 
 /// One test of a family, judged.
@@ -173,7 +170,7 @@ pub(crate) fn summarise(
     project: &Project,
     test: &CommonTest,
     at: usize,
-    models: &[String],
+    models: &[Arc<str>],
     verdicts: &[ClassVerdicts<'_>],
     unreadable: &FxHashSet<u32>,
 ) -> TestReport {
@@ -190,6 +187,10 @@ pub(crate) fn summarise(
         models_unknown: Vec::new(),
         details: Vec::new(),
     };
+    let mixin = test.mixins.first().map_or("the mixin", |&id| &project.class(id).name);
+    let lacks: Arc<str> = format!("the class does not inherit `{mixin}`").into();
+    let unresolved: Arc<str> = "a base class cannot be resolved".into();
+    let mut places = Places::default();
     // Classes come in the order of files, which is not that of folder names.
     let mut by_model: Vec<Vec<&ClassVerdicts<'_>>> = vec![Vec::new(); models.len()];
     for class in verdicts {
@@ -206,19 +207,19 @@ pub(crate) fn summarise(
                 FamilyVerdicts::Has(tests) => {
                     sums.push(sum(tests));
                     for case in tests {
-                        if let Some(detail) = detail(project, test, class, model, case) {
+                        if let Some(detail) = detail(project, test, class, model, case, &mut places) {
                             report.details.push(detail);
                         }
                     }
                 }
                 FamilyVerdicts::Lacks => {
                     if has_mixin(class) {
-                        report.details.push(absent(project, test, class, model));
+                        report.details.push(missing(test, class, model, Status::Absent, &lacks));
                     }
                 }
                 FamilyVerdicts::Unknown => {
                     unknown_class = true;
-                    report.details.push(unknown(project, test, class, model));
+                    report.details.push(missing(test, class, model, Status::Unknown, &unresolved));
                 }
             }
         }
@@ -233,7 +234,7 @@ pub(crate) fn summarise(
             Sum::Absent => &mut report.models_absent,
             Sum::Unknown => &mut report.models_unknown,
         };
-        list.push(model.clone());
+        list.push(model.to_string());
     }
     report.reasons_skipped.sort();
     report.skipped_proportion = proportion(report.models_skipped.len(), models.len());
@@ -273,7 +274,7 @@ fn reasons(
 /// The reason of a verdict, in words where the source gives none.
 fn worded(test: &CommonTest, verdict: &Verdict, project: &Project) -> String {
     match (&verdict.reason, verdict.status) {
-        (Some(reason), _) => reason.clone(),
+        (Some(reason), _) => reason.to_string(),
         (None, Status::Shadowed) => {
             let line = project.module(verdict.module).line(verdict.offset);
             let text = project.module(verdict.module).text.lines().nth(line - 1).unwrap_or("").trim();
@@ -288,8 +289,9 @@ fn detail(
     project: &Project,
     test: &CommonTest,
     class: &ClassVerdicts<'_>,
-    model: &str,
+    model: &Arc<str>,
     case: &CaseVerdict,
+    places: &mut Places,
 ) -> Option<Detail> {
     let verdict = &case.verdict;
     match verdict.status {
@@ -299,39 +301,41 @@ fn detail(
         _ => {}
     }
     Some(Detail {
-        model: model.to_owned(),
-        class: class.concrete.name.to_string(),
-        test: case.name.to_string(),
+        model: model.clone(),
+        class: class.concrete.name.clone(),
+        test: case.name.clone(),
         status: verdict.status,
         reason: verdict.reason.clone(),
-        place: project.place(verdict.module, verdict.offset),
+        place: places.get(project, verdict.module, verdict.offset),
         condition: verdict.condition.clone(),
     })
 }
 
-fn absent(project: &Project, test: &CommonTest, class: &ClassVerdicts<'_>, model: &str) -> Detail {
-    let mixin = test.mixins.first().map_or("the mixin", |&id| &project.class(id).name);
-    let id = class.concrete.class;
-    Detail {
-        model: model.to_owned(),
-        class: class.concrete.name.to_string(),
-        test: test.name.to_string(),
-        status: Status::Absent,
-        reason: Some(format!("the class does not inherit `{mixin}`")),
-        place: project.place(id.module, project.class(id).offset),
-        condition: None,
+/// `file:line` of places asked for before: most details of a test share a few.
+#[derive(Default)]
+struct Places(FxHashMap<(u32, u32), Arc<str>>);
+
+impl Places {
+    fn get(&mut self, project: &Project, module: u32, offset: u32) -> Arc<str> {
+        self.0.entry((module, offset)).or_insert_with(|| project.place(module, offset).into()).clone()
     }
 }
 
-fn unknown(project: &Project, test: &CommonTest, class: &ClassVerdicts<'_>, model: &str) -> Detail {
-    let id = class.concrete.class;
+/// A class that lacks the test (`status` absent) or may have it from a base that is not known.
+fn missing(
+    test: &CommonTest,
+    class: &ClassVerdicts<'_>,
+    model: &Arc<str>,
+    status: Status,
+    reason: &Arc<str>,
+) -> Detail {
     Detail {
-        model: model.to_owned(),
-        class: class.concrete.name.to_string(),
-        test: test.name.to_string(),
-        status: Status::Unknown,
-        reason: Some("a base class cannot be resolved".into()),
-        place: project.place(id.module, project.class(id).offset),
+        model: model.clone(),
+        class: class.concrete.name.clone(),
+        test: test.name.clone(),
+        status,
+        reason: Some(reason.clone()),
+        place: class.concrete.place.clone(),
         condition: None,
     }
 }
@@ -349,12 +353,12 @@ pub(crate) fn class_tests(
         model: super::analysis::model_name(file).to_owned(),
         class: concrete.name.to_string(),
         imported: concrete.imported,
-        class_skip: rules.certain().map(|verdict| verdict.reason.clone().unwrap_or_default()),
+        class_skip: rules.certain().map(|verdict| verdict.reason.clone().unwrap_or_else(|| "".into())),
         class_conditions: joined(rules.conditions().to_vec()).and_then(|verdict| verdict.reason),
         tests: tests
             .into_iter()
             .map(|(test, verdict)| TestVerdict {
-                test: test.to_string(),
+                test,
                 status: verdict.status,
                 reason: verdict.reason,
                 condition: verdict.condition,

@@ -5,10 +5,9 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use serde::Serialize;
 
 use super::tree::{MODELS, Tree, is_model_test, sort_paths};
 use super::{Problem, Scan, SkipsError};
@@ -144,8 +143,7 @@ impl Reader {
 }
 
 /// What happened to a test between two revisions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ChangeKind {
     /// It was not off, and is now.
@@ -157,21 +155,20 @@ pub enum ChangeKind {
 }
 
 /// A test that was switched off or on between two revisions.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Change {
     /// What happened.
     pub kind: ChangeKind,
     /// The model.
-    pub model: String,
+    pub model: Arc<str>,
     /// The test class.
-    pub class: String,
+    pub class: Arc<str>,
     /// The test, or one of its cases.
-    pub test: String,
+    pub test: Arc<str>,
     /// The reason, now or (where the skip is gone) before.
-    pub reason: Option<String>,
+    pub reason: Option<Arc<str>>,
     /// `file:line` of the skip, now or before.
-    #[serde(rename = "where")]
-    pub place: String,
+    pub place: Arc<str>,
 }
 
 /// What became skipped or lost its skip from `base` to `head`, sorted.

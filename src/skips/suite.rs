@@ -16,6 +16,7 @@ use super::facts::{Member, MemberKind};
 use super::mro::{Ancestor, Lineages};
 use super::project::{ClassId, Def, FunctionId, Project};
 use super::value::Value;
+use super::verdict::{Verdict, conditions};
 
 /// The most cases one `parameterized.expand` may have.
 const MAX_CASES: usize = 2_000;
@@ -30,6 +31,8 @@ pub(crate) struct Item {
     pub offset: u32,
     pub kind: ItemKind,
     pub effects: Arc<Vec<Placed>>,
+    /// The conditional ones among the effects, joined.
+    conditions: Option<Arc<Verdict>>,
 }
 
 #[derive(Clone, Debug)]
@@ -52,6 +55,11 @@ impl Item {
     /// Whether a test runner sees a test under this name.
     pub fn is_test(&self) -> bool {
         !matches!(self.kind, ItemKind::NotCallable | ItemKind::Consumed)
+    }
+
+    /// The conditions under which its decorators skip it.
+    pub fn conditions(&self) -> Option<&Verdict> {
+        self.conditions.as_deref()
     }
 
     /// The method behind the test.
@@ -210,6 +218,7 @@ fn contributions(project: &Project, decorators: &Decorators<'_>, id: ClassId) ->
                     offset: member.offset,
                     kind: ItemKind::Consumed,
                     effects: Arc::default(),
+                    conditions: None,
                 });
             }
         }
@@ -258,6 +267,7 @@ fn method(
         offset: member.offset,
         kind,
         effects: effects.clone(),
+        conditions: conditions(effects, owner.module).map(Arc::new),
     };
     let Some((at, (list_module, call))) = expansion else {
         let effects = placed(&function.decorators);
@@ -270,8 +280,10 @@ fn method(
         return;
     };
     let inner = placed(&function.decorators[at + 1..]);
+    let shared = item(name.clone(), &name, ItemKind::Consumed, &inner);
     for (case, arguments) in cases(project, list_module, &name, call) {
-        put(item(case, &name, ItemKind::Case(id, Arc::new(arguments)), &inner));
+        let kind = ItemKind::Case(id, Arc::new(arguments));
+        put(Item { name: case, kind, ..shared.clone() });
     }
     let outer = placed(&function.decorators[..at]);
     let kind = if at == 0 { ItemKind::Consumed } else { ItemKind::Husk };
@@ -433,6 +445,7 @@ fn assigned(
         owner,
         offset: member.offset,
         kind,
+        conditions: conditions(&effects, owner.module).map(Arc::new),
         effects: Arc::new(effects),
     }
 }

@@ -1,5 +1,7 @@
 //! What happens to one test in one class.
 
+use std::sync::Arc;
+
 use super::decorator::{Effect, Placed};
 use super::facts::Body;
 use super::flags::ClassView;
@@ -9,8 +11,7 @@ use super::suite::{Entry, ItemKind, Suite};
 use super::value::Why;
 
 /// What happens to a test.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Status {
     /// It runs.
@@ -76,8 +77,8 @@ impl Status {
 #[derive(Clone, Debug)]
 pub(crate) struct Verdict {
     pub status: Status,
-    pub reason: Option<String>,
-    pub condition: Option<String>,
+    pub reason: Option<Arc<str>>,
+    pub condition: Option<Arc<str>>,
     pub module: u32,
     pub offset: u32,
 }
@@ -159,8 +160,8 @@ impl ClassRules {
     fn add(&mut self, placed: &Placed, module: u32) {
         let of = |status, reason: &Option<String>, condition: Option<&String>| Verdict {
             status,
-            reason: reason.clone(),
-            condition: condition.cloned(),
+            reason: reason.as_deref().map(Arc::from),
+            condition: condition.map(|text| text.as_str().into()),
             module,
             offset: placed.offset,
         };
@@ -256,8 +257,8 @@ fn marks(suite: &Suite<'_>, module: u32, expr: &ruff_python_ast::Expr) -> Vec<Pl
 fn verdict(status: Status, guard: &Guard) -> Verdict {
     Verdict {
         status,
-        reason: guard.reason.clone(),
-        condition: (!guard.condition.is_empty()).then(|| guard.condition.clone()),
+        reason: guard.reason.as_deref().map(Arc::from),
+        condition: (!guard.condition.is_empty()).then(|| guard.condition.as_str().into()),
         module: guard.module,
         offset: guard.offset,
     }
@@ -277,7 +278,7 @@ pub(crate) fn judge(view: &ClassView<'_>, reach: &Reach, rules: &ClassRules, ent
         && super::suite::place_of(&lineage.order, item.owner).is_some_and(|place| *at < place)
     {
         let mut verdict = plain(Status::Unknown);
-        verdict.reason = Some(format!("the base class `{name}` is not known"));
+        verdict.reason = Some(format!("the base class `{name}` is not known").into());
         return verdict;
     }
     // Function marks come first, then class marks, then unittest's own skips: class, method.
@@ -285,7 +286,7 @@ pub(crate) fn judge(view: &ClassView<'_>, reach: &Reach, rules: &ClassRules, ent
         match &effect.effect {
             Effect::Skip { reason, .. } => Some(Verdict {
                 status: if item.owner == view.class { Status::Skipped } else { Status::Inherited },
-                reason: reason.clone(),
+                reason: reason.as_deref().map(Arc::from),
                 condition: None,
                 module,
                 offset: effect.offset,
@@ -324,30 +325,19 @@ pub(crate) fn judge(view: &ClassView<'_>, reach: &Reach, rules: &ClassRules, ent
     {
         return plain(Status::Neutralised);
     }
-    let conditions: Vec<Verdict> = item
-        .effects
-        .iter()
-        .filter_map(|placed| match &placed.effect {
-            Effect::SkipIf { condition, reason, .. } => Some(Verdict {
-                status: Status::Conditional,
-                reason: reason.clone(),
-                condition: Some(condition.clone()),
-                module,
-                offset: placed.offset,
-            }),
-            _ => None,
-        })
-        .chain(rules.conditions.iter().cloned())
-        .chain(
-            outcome
-                .possible
-                .iter()
-                .filter(|guard| guard.why == Some(Why::Environment))
-                .map(|guard| verdict(Status::Conditional, guard)),
-        )
-        .collect();
-    if let Some(found) = joined(conditions) {
-        return found;
+    let environment = || outcome.possible.iter().filter(|guard| guard.why == Some(Why::Environment));
+    if rules.conditions.is_empty() && environment().next().is_none() {
+        // The same for every class: joined once.
+        if let Some(found) = item.conditions() {
+            return found.clone();
+        }
+    } else {
+        let all = item.conditions().into_iter().cloned();
+        let all = all.chain(rules.conditions.iter().cloned());
+        let all = all.chain(environment().map(|guard| verdict(Status::Conditional, guard)));
+        if let Some(found) = joined(all.collect()) {
+            return found;
+        }
     }
     if let Some(flag) = outcome.possible.iter().find(|guard| guard.why == Some(Why::Flag)) {
         return verdict(Status::Unknown, flag);
@@ -358,8 +348,8 @@ pub(crate) fn judge(view: &ClassView<'_>, reach: &Reach, rules: &ClassRules, ent
     let expected = item.effects.iter().find_map(|placed| match &placed.effect {
         Effect::ExpectFailure { condition, reason } => Some(Verdict {
             status: Status::ExpectedFailure,
-            reason: reason.clone(),
-            condition: condition.clone(),
+            reason: reason.as_deref().map(Arc::from),
+            condition: condition.as_deref().map(Arc::from),
             module,
             offset: placed.offset,
         }),
@@ -379,13 +369,10 @@ pub(crate) fn judge(view: &ClassView<'_>, reach: &Reach, rules: &ClassRules, ent
 pub(crate) fn joined(verdicts: Vec<Verdict>) -> Option<Verdict> {
     let mut rest = verdicts.into_iter();
     let mut first = rest.next()?;
-    let wrap = |text: &str| {
-        if text.contains(" and ") || text.contains(" or ") { format!("({text})") } else { text.to_owned() }
-    };
-    let mut seen_conditions: Vec<String> = first.condition.iter().cloned().collect();
-    let mut seen_reasons: Vec<String> = first.reason.iter().cloned().collect();
+    let mut conditions: Vec<Arc<str>> = first.condition.iter().cloned().collect();
+    let mut reasons: Vec<Arc<str>> = first.reason.iter().cloned().collect();
     for next in rest {
-        for (value, seen) in [(next.condition, &mut seen_conditions), (next.reason, &mut seen_reasons)] {
+        for (value, seen) in [(next.condition, &mut conditions), (next.reason, &mut reasons)] {
             if let Some(value) = value
                 && !seen.contains(&value)
             {
@@ -393,14 +380,36 @@ pub(crate) fn joined(verdicts: Vec<Verdict>) -> Option<Verdict> {
             }
         }
     }
-    if seen_conditions.len() > 1 {
-        let parts: Vec<String> = seen_conditions.iter().map(|text| wrap(text)).collect();
-        first.condition = Some(parts.join(" or "));
+    if conditions.len() > 1 {
+        let parts: Vec<String> = conditions
+            .iter()
+            .map(|text| match text {
+                text if text.starts_with('(') => text.to_string(),
+                text if text.contains(" and ") || text.contains(" or ") => format!("({text})"),
+                text => text.to_string(),
+            })
+            .collect();
+        first.condition = Some(parts.join(" or ").into());
     }
-    if seen_reasons.len() > 1 {
-        first.reason = Some(seen_reasons.join("; "));
+    if reasons.len() > 1 {
+        first.reason = Some(reasons.join("; ").into());
     }
     Some(first)
+}
+
+/// The conditional skips among the effects of a test's decorators, as one verdict.
+pub(crate) fn conditions(effects: &[Placed], module: u32) -> Option<Verdict> {
+    let found = effects.iter().filter_map(|placed| match &placed.effect {
+        Effect::SkipIf { condition, reason, .. } => Some(Verdict {
+            status: Status::Conditional,
+            reason: reason.as_deref().map(Arc::from),
+            condition: Some(condition.as_str().into()),
+            module,
+            offset: placed.offset,
+        }),
+        _ => None,
+    });
+    joined(found.collect())
 }
 
 fn body(view: &ClassView<'_>, reach: &Reach, entry: &Entry) -> guard::Outcome {

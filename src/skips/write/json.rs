@@ -195,6 +195,11 @@ fn optional(text: &mut String, value: Option<&str>) {
 /// A JSON string in ASCII, escaped as Python escapes it.
 fn string(text: &mut String, value: &str) {
     text.push('"');
+    if value.bytes().all(|b| matches!(b, b' '..=b'~') && b != b'"' && b != b'\\') {
+        text.push_str(value);
+        text.push('"');
+        return;
+    }
     let mut plain = 0;
     for (at, c) in value.char_indices() {
         if matches!(c, ' '..='~') && c != '"' && c != '\\' {
