@@ -16,15 +16,76 @@ pub(crate) struct ClassView<'s> {
     pub suite: &'s Suite<'s>,
     pub class: ClassId,
     known: RefCell<FxHashMap<Box<str>, Value>>,
+    /// What was asked since recording began.
+    asked: RefCell<Option<Vec<Lookup>>>,
+}
+
+/// A question about a class and its answer. Bodies that ask nothing else do the same in every class
+/// that gives the same answers.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Lookup {
+    Attribute(Box<str>, Value),
+    Has(Box<str>, Truth),
+    Method(Box<str>, Option<ClassId>, Option<(ClassId, FunctionId)>),
 }
 
 impl<'s> ClassView<'s> {
     pub fn new(suite: &'s Suite<'s>, class: ClassId) -> Self {
-        Self { suite, class, known: RefCell::default() }
+        Self { suite, class, known: RefCell::default(), asked: RefCell::default() }
+    }
+
+    /// Starts to record lookups.
+    pub fn record(&self) {
+        *self.asked.borrow_mut() = Some(Vec::new());
+    }
+
+    /// The lookups since [`record`](Self::record).
+    pub fn recorded(&self) -> Vec<Lookup> {
+        self.asked.borrow_mut().take().unwrap_or_default()
+    }
+
+    /// Whether the class gives the same answers.
+    pub fn answers(&self, lookups: &[Lookup]) -> bool {
+        lookups.iter().all(|lookup| match lookup {
+            Lookup::Attribute(name, value) => self.has_value(name, value),
+            Lookup::Has(name, truth) => self.look_for(name) == *truth,
+            Lookup::Method(name, after, found) => self.find(name, *after) == *found,
+        })
+    }
+
+    fn note(&self, lookup: impl FnOnce() -> Lookup) {
+        if let Some(asked) = &mut *self.asked.borrow_mut() {
+            let lookup = lookup();
+            if !asked.contains(&lookup) {
+                asked.push(lookup);
+            }
+        }
+    }
+
+    fn has_value(&self, name: &str, value: &Value) -> bool {
+        if let Some(known) = self.known.borrow().get(name) {
+            return known == value;
+        }
+        self.value_of(name) == *value
+    }
+
+    fn value_of(&self, name: &str) -> Value {
+        if let Some(value) = self.known.borrow().get(name) {
+            return value.clone();
+        }
+        let value = self.look_up(name);
+        self.known.borrow_mut().insert(name.into(), value.clone());
+        value
     }
 
     /// The method that `self.name` or, with `after`, `super().name` in a method of that class finds.
     pub fn method(&self, name: &str, after: Option<ClassId>) -> Option<(ClassId, FunctionId)> {
+        let found = self.find(name, after);
+        self.note(|| Lookup::Method(name.into(), after, found));
+        found
+    }
+
+    fn find(&self, name: &str, after: Option<ClassId>) -> Option<(ClassId, FunctionId)> {
         let order = &self.suite.lineages.get(self.class).order;
         let start = match after {
             Some(class) => place_of(order, class)? + 1,
@@ -95,15 +156,20 @@ impl<'s> ClassView<'s> {
 
 impl Flags for ClassView<'_> {
     fn attribute(&self, name: &str) -> Value {
-        if let Some(value) = self.known.borrow().get(name) {
-            return value.clone();
-        }
-        let value = self.look_up(name);
-        self.known.borrow_mut().insert(name.into(), value.clone());
+        let value = self.value_of(name);
+        self.note(|| Lookup::Attribute(name.into(), value.clone()));
         value
     }
 
     fn has_attribute(&self, name: &str) -> Truth {
+        let truth = self.look_for(name);
+        self.note(|| Lookup::Has(name.into(), truth));
+        truth
+    }
+}
+
+impl ClassView<'_> {
+    fn look_for(&self, name: &str) -> Truth {
         let project = self.suite.project;
         let lineage = self.suite.lineages.get(self.class);
         if lineage.classes().any(|id| project.class(id).member(name).is_some()) {

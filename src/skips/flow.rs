@@ -52,6 +52,9 @@ pub(crate) struct BodyFacts {
 /// Reduces a function's body.
 pub(crate) fn read(function: &StmtFunctionDef) -> BodyFacts {
     let mut facts = BodyFacts::default();
+    if !may_skip(&function.body, 0) {
+        return facts;
+    }
     facts.steps = block(&function.body, &mut facts.idle_skips, 0);
     if !facts.steps.is_empty() {
         collect_locals(&function.body, &mut facts.locals, 0);
@@ -244,6 +247,32 @@ fn local_target(target: &Expr, into: &mut FxHashSet<Box<str>>) {
     }
 }
 
+/// Whether a block holds a statement that skips or hands `self` on: most functions do not, and are
+/// not looked at any further.
+fn may_skip(body: &[Stmt], depth: usize) -> bool {
+    let call = |expr: &Expr| match expr {
+        Expr::Call(call) => call_step(call, &mut Vec::new(), false).is_some() || is_idle(call),
+        _ => false,
+    };
+    depth <= MAX_DEPTH
+        && body.iter().any(|stmt| match stmt {
+            Stmt::Expr(stmt) => call(&stmt.value),
+            Stmt::Return(stmt) => stmt.value.as_deref().is_some_and(call),
+            Stmt::Raise(stmt) => stmt.exc.as_deref().is_some_and(|exc| match exc {
+                Expr::Call(call) => is_skip_test(&call.func),
+                bare => is_skip_test(bare),
+            }),
+            compound => inner_blocks(compound).into_iter().any(|inner| may_skip(inner, depth + 1)),
+        })
+}
+
+/// `unittest.skip(…)` and its like as a statement.
+fn is_idle(call: &ExprCall) -> bool {
+    matches!(&*call.func, Expr::Attribute(attribute)
+        if matches!(attribute.attr.as_str(), "skip" | "skipIf" | "skipUnless")
+            && matches!(&*attribute.value, Expr::Name(name) if name.id.as_str() == "unittest"))
+}
+
 fn block(body: &[Stmt], idle: &mut Vec<u32>, depth: usize) -> Vec<Step> {
     let mut steps = Vec::new();
     if depth > MAX_DEPTH {
@@ -253,12 +282,12 @@ fn block(body: &[Stmt], idle: &mut Vec<u32>, depth: usize) -> Vec<Step> {
         match stmt {
             Stmt::Expr(stmt) => {
                 if let Expr::Call(call) = &*stmt.value {
-                    steps.extend(call_step(call, idle));
+                    steps.extend(call_step(call, idle, true));
                 }
             }
             Stmt::Return(stmt) => {
                 if let Some(Expr::Call(call)) = stmt.value.as_deref() {
-                    steps.extend(call_step(call, idle));
+                    steps.extend(call_step(call, idle, true));
                 }
                 steps.push(Step::Exit);
             }
@@ -385,25 +414,29 @@ fn catches(context: &Expr) -> bool {
     matches!(name, "subTest" | "suppress" | "raises" | "assertRaises" | "assertRaisesRegex")
 }
 
-fn call_step(call: &ExprCall, idle: &mut Vec<u32>) -> Option<Step> {
+/// The step a call amounts to; without `whole`, its arguments are left out.
+fn call_step(call: &ExprCall, idle: &mut Vec<u32>, whole: bool) -> Option<Step> {
     let offset = call.range().start().to_u32();
-    if is_pytest_skip(call) {
-        return Some(Step::Skip { offset, reason: skip_reason(call).cloned() });
-    }
     let passes_self = || {
         matches!(call.arguments.args.first(), Some(Expr::Name(name)) if name.id.as_str() == "self")
     };
-    let arguments = |skip: usize| call.arguments.args.iter().skip(skip).cloned().collect();
+    let arguments = |skip: usize| -> Vec<Expr> {
+        if whole { call.arguments.args.iter().skip(skip).cloned().collect() } else { Vec::new() }
+    };
+    let reason = || skip_reason(call).filter(|_| whole).cloned();
+    if is_idle(call) {
+        idle.push(offset);
+        return None;
+    }
+    if is_pytest_skip(call) {
+        return Some(Step::Skip { offset, reason: reason() });
+    }
     match &*call.func {
         Expr::Attribute(attribute) => {
             let name = attribute.attr.as_str();
             match &*attribute.value {
                 Expr::Name(owner) => match (owner.id.as_str(), name) {
-                    (_, "skipTest") => Some(Step::Skip { offset, reason: skip_reason(call).cloned() }),
-                    ("unittest", "skip" | "skipIf" | "skipUnless") => {
-                        idle.push(offset);
-                        None
-                    }
+                    (_, "skipTest") => Some(Step::Skip { offset, reason: reason() }),
                     ("self" | "cls", _) if !name.starts_with("assert") => {
                         Some(Step::Call { target: Target::Method(name.into()), arguments: arguments(0) })
                     }

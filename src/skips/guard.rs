@@ -1,11 +1,13 @@
 //! Walks the reduced body of a test for one class and finds out whether it skips itself.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
 use ruff_python_ast::Expr;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::decorator::Effect;
 use super::eval::{Evaluator, Scope};
-use super::flags::ClassView;
+use super::flags::{ClassView, Lookup};
 use super::flow::{Step, Target};
 use super::project::{ClassId, Def, FunctionId, Project};
 use super::value::{Truth, Value, Why};
@@ -20,9 +22,9 @@ const MAX_STEPS: usize = 4_000;
 pub(crate) struct Guard {
     pub module: u32,
     pub offset: u32,
-    pub reason: Option<String>,
-    /// Empty for a skip that nothing guards.
-    pub condition: String,
+    pub reason: Option<Arc<str>>,
+    /// Nothing for a skip that nothing guards.
+    pub condition: Option<Arc<str>>,
     /// Why it is not known whether it happens; nothing when it certainly does.
     pub why: Option<Why>,
 }
@@ -36,9 +38,21 @@ pub(crate) struct Outcome {
     pub possible: Vec<Guard>,
 }
 
-/// Which functions can reach a skip at all, by function.
+/// Outcomes found so far for one body: they hold for every class that answers the same lookups alike.
+type Known = Vec<(Vec<Lookup>, Arc<Outcome>)>;
+
+/// A body: the class that defines it, the function, and the case (by the address of its arguments).
+type BodyKey = (ClassId, FunctionId, usize);
+
+/// The most variants of an outcome that are kept for one body.
+const MAX_VARIANTS: usize = 32;
+/// Locks the outcomes are spread over.
+const SHARDS: usize = 64;
+
+/// Which functions can reach a skip at all, and what their bodies were found to do.
 pub(crate) struct Reach {
     reaches: Vec<Vec<bool>>,
+    known: Vec<Mutex<FxHashMap<BodyKey, Known>>>,
 }
 
 impl Reach {
@@ -79,7 +93,7 @@ impl Reach {
                     .collect()
             })
             .collect();
-        Self { reaches }
+        Self { reaches, known: (0..SHARDS).map(|_| Mutex::default()).collect() }
     }
 
     pub fn can_skip(&self, id: FunctionId) -> bool {
@@ -156,16 +170,41 @@ struct Walk<'w, 's> {
 }
 
 /// Judges the body of `function`, a method of `owner`, for the class of `view`.
-pub(crate) fn judge<'s>(
-    view: &ClassView<'s>,
+pub(crate) fn judge(
+    view: &ClassView<'_>,
+    reach: &Reach,
+    owner: ClassId,
+    function: FunctionId,
+    case: &[Value],
+) -> Arc<Outcome> {
+    if !reach.can_skip(function) {
+        return Arc::default();
+    }
+    let key = (owner, function, case.as_ptr() as usize);
+    let shard = &reach.known[(function.function as usize ^ function.module as usize) % SHARDS];
+    if let Some(known) = shard.lock().unwrap_or_else(PoisonError::into_inner).get(&key)
+        && let Some((_, outcome)) = known.iter().find(|(lookups, _)| view.answers(lookups))
+    {
+        return outcome.clone();
+    }
+    view.record();
+    let outcome = Arc::new(walk(view, reach, owner, function, case));
+    let lookups = view.recorded();
+    let mut known = shard.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = known.entry(key).or_default();
+    if known.len() < MAX_VARIANTS {
+        known.push((lookups, outcome.clone()));
+    }
+    outcome
+}
+
+fn walk(
+    view: &ClassView<'_>,
     reach: &Reach,
     owner: ClassId,
     function: FunctionId,
     case: &[Value],
 ) -> Outcome {
-    if !reach.can_skip(function) {
-        return Outcome::default();
-    }
     let definition = view.suite.project.function(function);
     let bound: FxHashMap<Box<str>, Value> =
         definition.params.iter().skip(1).cloned().zip(case.iter().cloned()).collect();
@@ -385,7 +424,7 @@ impl<'w, 's: 'w> Walk<'w, 's> {
                         return Some(Guard {
                             module: function.module,
                             offset: definition.offset,
-                            reason,
+                            reason: reason.map(Arc::from),
                             condition: self.condition(),
                             why: None,
                         });
@@ -436,14 +475,17 @@ impl<'w, 's: 'w> Walk<'w, 's> {
             offset,
             reason: reason
                 .filter(|_| !repeated)
-                .map(|reason| self.evaluator.reason(reason, self.scope(frame))),
-            condition: if repeated { String::new() } else { self.condition() },
+                .map(|reason| self.evaluator.reason(reason, self.scope(frame)).into()),
+            condition: if repeated { None } else { self.condition() },
             why: None,
         }
     }
 
     /// The conditions around the current step as one expression.
-    fn condition(&self) -> String {
+    fn condition(&self) -> Option<Arc<str>> {
+        if self.path.is_empty() {
+            return None;
+        }
         let project = self.view.suite.project;
         let parts: Vec<String> = self
             .path
@@ -461,7 +503,7 @@ impl<'w, 's: 'w> Walk<'w, 's> {
                 Condition::While => "while".to_owned(),
             })
             .collect();
-        parts.join(" and ")
+        Some(parts.join(" and ").into())
     }
 
     fn note(&mut self, mut guard: Guard, why: Why) {

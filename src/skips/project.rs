@@ -180,14 +180,15 @@ impl Project {
 
     /// What `name` is bound to in `module`, following imports.
     pub fn resolve_name(&self, module: u32, name: &str) -> Def<'_> {
-        self.follow(module, name, &mut Vec::new())
+        self.follow(module, name, 0)
     }
 
-    fn follow<'p>(&'p self, module: u32, name: &str, hops: &mut Vec<(u32, Box<str>)>) -> Def<'p> {
-        if hops.len() > MAX_HOPS || hops.iter().any(|(m, n)| *m == module && &**n == name) {
+    /// Imports that run in a circle end at the limit of `hops`.
+    fn follow(&self, module: u32, name: &str, hops: usize) -> Def<'_> {
+        if hops > MAX_HOPS {
             return Def::Missing;
         }
-        hops.push((module, name.into()));
+        let hops = hops + 1;
         let source = self.module(module);
         match source.names.get(name) {
             Some(Binding::Class(class)) => Def::Class(ClassId { module, class: *class }),
@@ -227,12 +228,7 @@ impl Project {
         }
     }
 
-    fn follow_from<'p>(
-        &'p self,
-        module: u32,
-        from: &ImportFrom,
-        hops: &mut Vec<(u32, Box<str>)>,
-    ) -> Def<'p> {
+    fn follow_from(&self, module: u32, from: &ImportFrom, hops: usize) -> Def<'_> {
         let source = self.module(module);
         // A submodule: `from . import x`.
         let folder = base_path(&source.path, from);

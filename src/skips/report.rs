@@ -17,21 +17,21 @@ pub struct TestReport {
     /// `common`, `GenerationMixin`, or `unknown` for a test of neither file.
     pub origin: String,
     /// Models where it runs in every class that has it.
-    pub models_ran: Vec<String>,
+    pub models_ran: Vec<Arc<str>>,
     /// Models where it is off, whatever the machine, in every class that has it.
-    pub models_skipped: Vec<String>,
+    pub models_skipped: Vec<Arc<str>>,
     /// The share of all models that skip it, to four digits.
     pub skipped_proportion: f64,
     /// `model: reason` for every model that skips it.
     pub reasons_skipped: Vec<String>,
     /// Models where it is off in some classes or some cases only.
-    pub models_partial: Vec<String>,
+    pub models_partial: Vec<Arc<str>>,
     /// Models where the machine decides.
-    pub models_conditional: Vec<String>,
+    pub models_conditional: Vec<Arc<str>>,
     /// Models where no class has the test.
-    pub models_absent: Vec<String>,
+    pub models_absent: Vec<Arc<str>>,
     /// Models where it cannot be known without running Python.
-    pub models_unknown: Vec<String>,
+    pub models_unknown: Vec<Arc<str>>,
     /// Everything that does not simply run.
     pub details: Vec<Detail>,
 }
@@ -234,7 +234,7 @@ pub(crate) fn summarise(
             Sum::Absent => &mut report.models_absent,
             Sum::Unknown => &mut report.models_unknown,
         };
-        list.push(model.to_string());
+        list.push(model.clone());
     }
     report.reasons_skipped.sort();
     report.skipped_proportion = proportion(report.models_skipped.len(), models.len());

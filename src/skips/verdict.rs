@@ -139,8 +139,8 @@ impl ClassRules {
         for name in ["setUpClass", "setUp", "asyncSetUp", "setup_method", "setup_class"] {
             let Some((owner, function)) = view.method(name, None) else { continue };
             let outcome = guard::judge(view, reach, owner, function, &[]);
-            if let Some(skip) = outcome.certain {
-                rules.setup.get_or_insert_with(|| verdict(Status::SkippedByClass, &skip));
+            if let Some(skip) = &outcome.certain {
+                rules.setup.get_or_insert_with(|| verdict(Status::SkippedByClass, skip));
             }
             for possible in &outcome.possible {
                 match possible.why {
@@ -257,8 +257,8 @@ fn marks(suite: &Suite<'_>, module: u32, expr: &ruff_python_ast::Expr) -> Vec<Pl
 fn verdict(status: Status, guard: &Guard) -> Verdict {
     Verdict {
         status,
-        reason: guard.reason.as_deref().map(Arc::from),
-        condition: (!guard.condition.is_empty()).then(|| guard.condition.as_str().into()),
+        reason: guard.reason.clone(),
+        condition: guard.condition.clone(),
         module: guard.module,
         offset: guard.offset,
     }
@@ -309,7 +309,7 @@ pub(crate) fn judge(view: &ClassView<'_>, reach: &Reach, rules: &ClassRules, ent
     }
     let outcome = body(view, reach, entry);
     if let Some(skip) = &outcome.certain {
-        let status = match (skip.condition.is_empty(), item.owner == view.class) {
+        let status = match (skip.condition.is_none(), item.owner == view.class) {
             (false, _) => Status::Flag,
             (true, true) => Status::Skipped,
             (true, false) => Status::Inherited,
@@ -412,13 +412,13 @@ pub(crate) fn conditions(effects: &[Placed], module: u32) -> Option<Verdict> {
     joined(found.collect())
 }
 
-fn body(view: &ClassView<'_>, reach: &Reach, entry: &Entry) -> guard::Outcome {
+fn body(view: &ClassView<'_>, reach: &Reach, entry: &Entry) -> Arc<guard::Outcome> {
     let judge = |function: FunctionId, case: &[super::value::Value]| {
         guard::judge(view, reach, entry.item.owner, function, case)
     };
     match &entry.item.kind {
         ItemKind::Method(function) => judge(*function, &[]),
         ItemKind::Case(function, case) => judge(*function, case),
-        _ => guard::Outcome::default(),
+        _ => Arc::default(),
     }
 }

@@ -24,7 +24,7 @@ pub(crate) fn csv(scan: &Scan) -> String {
         ];
         let mut rows: Vec<(&str, &str)> = outcomes
             .iter()
-            .flat_map(|(outcome, models)| models.iter().map(move |model| (model.as_str(), *outcome)))
+            .flat_map(|(outcome, models)| models.iter().map(move |model| (&**model, *outcome)))
             .collect();
         rows.sort_unstable();
         for (model, outcome) in rows {

@@ -79,13 +79,13 @@ pub(crate) fn html(scan: &Scan) -> String {
     text
 }
 
-fn list(text: &mut String, title: &str, items: &[String]) {
+fn list<S: AsRef<str>>(text: &mut String, title: &str, items: &[S]) {
     if items.is_empty() {
         return;
     }
     let _ = write!(text, "<h3>{title} ({})</h3><ul>", items.len());
     for item in items {
-        let _ = write!(text, "<li>{}</li>", escape(item));
+        let _ = write!(text, "<li>{}</li>", escape(item.as_ref()));
     }
     text.push_str("</ul>");
 }

@@ -7,26 +7,15 @@ use crate::skips::value::float_repr;
 use crate::skips::{CompatEntry, Scan};
 
 /// A full scan, or with `single` the report on the only test.
-pub(crate) fn scan_json(scan: &Scan, single: bool) -> String {
+pub(crate) fn scan_json(scan: &Scan, single: bool) -> Vec<String> {
     if single {
-        return scan.tests.first().map_or_else(|| "{}".to_owned(), |test| report(test, 0, false));
+        return vec![scan.tests.first().map_or_else(|| "{}".to_owned(), |test| report(None, test, 0))];
     }
-    let entries: Vec<String> = scan
-        .tests
-        .par_iter()
-        .map(|test| {
-            let mut text = String::from("  ");
-            string(&mut text, &test.name);
-            text.push_str(": ");
-            text.push_str(&report(test, 2, true));
-            text
-        })
-        .collect();
-    object(&entries)
+    object(scan.tests.par_iter().map(|test| report(Some(&test.name), test, 2)).collect())
 }
 
 /// The original script's file.
-pub(crate) fn compat_json(entries: &[CompatEntry], single: bool) -> String {
+pub(crate) fn compat_json(entries: &[CompatEntry], single: bool) -> Vec<String> {
     let one = |entry: &CompatEntry, indent: usize, with_origin: bool| {
         let mut text = String::from("{\n");
         if with_origin {
@@ -46,7 +35,7 @@ pub(crate) fn compat_json(entries: &[CompatEntry], single: bool) -> String {
         text
     };
     if single {
-        return entries.first().map_or_else(|| "{}".to_owned(), |entry| one(entry, 0, false));
+        return vec![entries.first().map_or_else(|| "{}".to_owned(), |entry| one(entry, 0, false))];
     }
     let texts: Vec<String> = entries
         .iter()
@@ -58,11 +47,11 @@ pub(crate) fn compat_json(entries: &[CompatEntry], single: bool) -> String {
             text
         })
         .collect();
-    object(&texts)
+    object(texts)
 }
 
 /// Every test of every class, by file and class.
-pub(crate) fn inventory_json(scan: &Scan) -> String {
+pub(crate) fn inventory_json(scan: &Scan) -> Vec<String> {
     let files: Vec<&[ClassTests]> = scan.classes.chunk_by(|a, b| a.file == b.file).collect();
     let texts: Vec<String> = files
         .par_iter()
@@ -81,24 +70,29 @@ pub(crate) fn inventory_json(scan: &Scan) -> String {
             text
         })
         .collect();
-    object(&texts)
+    object(texts)
 }
 
-fn object(entries: &[String]) -> String {
-    if entries.is_empty() {
-        return "{}".to_owned();
+/// An object of finished entries, as pieces to be written one after the other.
+fn object(mut entries: Vec<String>) -> Vec<String> {
+    let Some(last) = entries.len().checked_sub(1) else { return vec!["{}".to_owned()] };
+    for (at, entry) in entries.iter_mut().enumerate() {
+        entry.push_str(if at < last { ",\n" } else { "\n}" });
     }
-    let mut text = String::with_capacity(entries.iter().map(|e| e.len() + 2).sum::<usize>() + 4);
-    text.push_str("{\n");
-    text.push_str(&entries.join(",\n"));
-    text.push_str("\n}");
-    text
+    entries.insert(0, "{\n".to_owned());
+    entries
 }
 
-fn report(test: &TestReport, indent: usize, with_origin: bool) -> String {
-    let mut text = String::with_capacity(256 * test.details.len() + 16_384);
+/// One test's report; with a `name` as an entry of the full scan, which also tells the origin.
+fn report(name: Option<&str>, test: &TestReport, indent: usize) -> String {
+    let mut text = String::with_capacity(440 * test.details.len() + 16_384);
+    if let Some(name) = name {
+        pad(&mut text, indent);
+        string(&mut text, name);
+        text.push_str(": ");
+    }
     text.push_str("{\n");
-    if with_origin {
+    if name.is_some() {
         key(&mut text, indent, "origin");
         string(&mut text, &test.origin);
         text.push_str(",\n");
@@ -147,7 +141,7 @@ fn details(text: &mut String, indent: usize, details: &[Detail]) {
     text.push_str("],\n");
 }
 
-fn lists(text: &mut String, indent: usize, name: &str, items: &[String]) {
+fn lists<S: AsRef<str>>(text: &mut String, indent: usize, name: &str, items: &[S]) {
     key(text, indent, name);
     if items.is_empty() {
         text.push_str("[],\n");
@@ -156,7 +150,7 @@ fn lists(text: &mut String, indent: usize, name: &str, items: &[String]) {
     text.push_str("[\n");
     for (at, item) in items.iter().enumerate() {
         pad(text, indent + 4);
-        string(text, item);
+        string(text, item.as_ref());
         text.push_str(if at + 1 < items.len() { ",\n" } else { "\n" });
     }
     pad(text, indent + 2);

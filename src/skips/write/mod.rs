@@ -1,4 +1,4 @@
-//! The formats a scan is written in. Every function returns the text of one file.
+//! The formats a scan is written in, and the files they are written to.
 
 mod csv;
 mod html;
@@ -56,14 +56,14 @@ pub(crate) fn file_stem(test: Option<&str>) -> String {
 /// [`SkipsError::Write`] where the folder or file cannot be written. No half-written file is left
 /// under the final name.
 pub fn write(scan: &Scan, format: Format, test: Option<&str>, folder: &Path) -> Result<PathBuf, SkipsError> {
-    let text = match format {
+    let pieces = match format {
         Format::Json => json::scan_json(scan, test.is_some()),
-        Format::Csv => csv::csv(scan),
-        Format::Markdown => markdown::markdown(scan),
-        Format::Sarif => sarif::sarif(scan),
-        Format::Html => html::html(scan),
+        Format::Csv => vec![csv::csv(scan)],
+        Format::Markdown => vec![markdown::markdown(scan)],
+        Format::Sarif => vec![sarif::sarif(scan)],
+        Format::Html => vec![html::html(scan)],
     };
-    save(&text, folder, &format!("{}.{}", file_stem(test), format.extension()))
+    save(&pieces, folder, &format!("{}.{}", file_stem(test), format.extension()))
 }
 
 /// Writes the original script's JSON.
@@ -71,8 +71,7 @@ pub fn write(scan: &Scan, format: Format, test: Option<&str>, folder: &Path) -> 
 /// # Errors
 /// As [`write`].
 pub fn write_compat(entries: &[CompatEntry], test: Option<&str>, folder: &Path) -> Result<PathBuf, SkipsError> {
-    let text = compat_json(entries, test.is_some());
-    save(&text, folder, &format!("{}.json", file_stem(test)))
+    save(&compat_json(entries, test.is_some()), folder, &format!("{}.json", file_stem(test)))
 }
 
 /// Writes the list of every test of every class.
@@ -84,7 +83,7 @@ pub fn write_inventory(scan: &Scan, folder: &Path) -> Result<PathBuf, SkipsError
 }
 
 /// Writes beside the final name and renames, so that no half-written file is ever seen.
-fn save(text: &str, folder: &Path, name: &str) -> Result<PathBuf, SkipsError> {
+fn save(pieces: &[String], folder: &Path, name: &str) -> Result<PathBuf, SkipsError> {
     let path = folder.join(name);
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -93,7 +92,7 @@ fn save(text: &str, folder: &Path, name: &str) -> Result<PathBuf, SkipsError> {
     fs::create_dir_all(folder).map_err(failed(folder))?;
     let partial = folder.join(format!(".{name}.{}.partial", std::process::id()));
     let written = fs::File::create(&partial)
-        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .and_then(|mut file| pieces.iter().try_for_each(|piece| file.write_all(piece.as_bytes())))
         .and_then(|()| fs::rename(&partial, &path));
     if let Err(error) = written {
         // The partial file is of no use; the error says what happened.
