@@ -34,7 +34,12 @@ pub struct SkipsArgs {
     output_dir: PathBuf,
 
     /// The formats to write, separated by commas.
-    #[arg(long, value_name = "FORMATS", value_delimiter = ',', default_value = "json")]
+    #[arg(
+        long,
+        value_name = "FORMATS",
+        value_delimiter = ',',
+        default_value = "json"
+    )]
     format: Vec<FileFormat>,
 
     /// Reproduce the JSON of the original script, mistakes included.
@@ -130,14 +135,18 @@ impl From<FileFormat> for Format {
 }
 
 fn parse_assumption(text: &str) -> Result<Assumption, String> {
-    let (condition, value) =
-        text.rsplit_once('=').ok_or("write it as CONDITION=true or CONDITION=false")?;
+    let (condition, value) = text
+        .rsplit_once('=')
+        .ok_or("write it as CONDITION=true or CONDITION=false")?;
     let value = match value.trim() {
         "true" | "True" => true,
         "false" | "False" => false,
         other => return Err(format!("`{other}` is neither true nor false")),
     };
-    Ok(Assumption { condition: condition.trim().to_owned(), value })
+    Ok(Assumption {
+        condition: condition.trim().to_owned(),
+        value,
+    })
 }
 
 const CLEAN: u8 = 0;
@@ -148,11 +157,20 @@ const INCOMPLETE: u8 = 3;
 /// Runs the command.
 pub fn run(args: &SkipsArgs) -> ExitCode {
     let mut out = anstream::stdout();
-    let result = if args.compat { compat(args, &mut out) } else { full(args, &mut out) };
+    let result = if args.compat {
+        compat(args, &mut out)
+    } else {
+        full(args, &mut out)
+    };
     match result {
         Ok(code) => code.into(),
         Err(Failure::Scan(error)) => {
-            let _ = writeln!(anstream::stderr(), "{}error:{:#} {error}", style(AnsiColor::Red), style(AnsiColor::Red));
+            let _ = writeln!(
+                anstream::stderr(),
+                "{}error:{:#} {error}",
+                style(AnsiColor::Red),
+                style(AnsiColor::Red)
+            );
             FAILED.into()
         }
         // The reader of a pipe has seen enough.
@@ -189,7 +207,9 @@ fn options(args: &SkipsArgs) -> ScanOptions {
     let mut options = ScanOptions::new(&args.repo);
     options.test.clone_from(&args.test_method_name);
     for assumption in &args.assume {
-        options.assumptions.retain(|known| known.condition != assumption.condition);
+        options
+            .assumptions
+            .retain(|known| known.condition != assumption.condition);
         options.assumptions.push(assumption.clone());
     }
     options.lints = args.lint || args.format.contains(&FileFormat::Sarif);
@@ -206,7 +226,11 @@ fn full(args: &SkipsArgs, out: &mut impl Write) -> Result<u8, Failure> {
     let scan = scan?;
     let test = args.test_method_name.as_deref();
     if !args.quiet {
-        writeln!(out, "[INFO] Parsing {} model test files once each...", scan.files)?;
+        writeln!(
+            out,
+            "[INFO] Parsing {} model test files once each...",
+            scan.files
+        )?;
         match scan.tests.first().filter(|_| test.is_some()) {
             Some(test) => write!(out, "{}", skips::summary(&scan, test))?,
             None => {
@@ -227,7 +251,11 @@ fn full(args: &SkipsArgs, out: &mut impl Write) -> Result<u8, Failure> {
     }
     if let Some(revision) = &args.base {
         let progress = spinner(args, "reading the base revision");
-        let base = skips::scan(&ScanOptions { revision: Some(revision.clone()), lints: false, ..options });
+        let base = skips::scan(&ScanOptions {
+            revision: Some(revision.clone()),
+            lints: false,
+            ..options
+        });
         progress.finish_and_clear();
         // A test that is new has nothing to compare with.
         let base = match base {
@@ -236,7 +264,9 @@ fn full(args: &SkipsArgs, out: &mut impl Write) -> Result<u8, Failure> {
         };
         let changes = skips::compare(&base, &scan);
         print_changes(out, revision, &changes)?;
-        let new = changes.iter().any(|change| change.kind == ChangeKind::BecameSkipped);
+        let new = changes
+            .iter()
+            .any(|change| change.kind == ChangeKind::BecameSkipped);
         if args.fail_on_new && new {
             code = FINDINGS;
         }
@@ -316,7 +346,14 @@ fn finish(problems: &[Problem], code: u8) -> u8 {
 fn print_lints(out: &mut impl Write, lints: &[Lint]) -> io::Result<()> {
     let cyan = style(AnsiColor::Cyan);
     for lint in lints {
-        writeln!(out, "{}:{}: {cyan}{}{cyan:#}: {}", lint.file, lint.line, lint.kind.name(), lint.message)?;
+        writeln!(
+            out,
+            "{}:{}: {cyan}{}{cyan:#}: {}",
+            lint.file,
+            lint.line,
+            lint.kind.name(),
+            lint.message
+        )?;
     }
     let mut counts: Vec<String> = Vec::new();
     for kind in skips::LintKind::ALL {
@@ -334,20 +371,30 @@ fn print_lints(out: &mut impl Write, lints: &[Lint]) -> io::Result<()> {
 
 fn print_changes(out: &mut impl Write, revision: &str, changes: &[Change]) -> io::Result<()> {
     if changes.is_empty() {
-        return writeln!(out, "no test became skipped or lost its skip since {revision}");
+        return writeln!(
+            out,
+            "no test became skipped or lost its skip since {revision}"
+        );
     }
     for (kind, title) in [
         (ChangeKind::BecameSkipped, "became skipped"),
         (ChangeKind::LostItsSkip, "lost its skip"),
         (ChangeKind::Removed, "was skipped and is gone"),
     ] {
-        let found: Vec<&Change> = changes.iter().filter(|change| change.kind == kind).collect();
+        let found: Vec<&Change> = changes
+            .iter()
+            .filter(|change| change.kind == kind)
+            .collect();
         if found.is_empty() {
             continue;
         }
         writeln!(out, "\n{} since {revision}: {}", title, found.len())?;
         for change in found {
-            write!(out, "  {}: {}::{}::{}", change.place, change.model, change.class, change.test)?;
+            write!(
+                out,
+                "  {}: {}::{}::{}",
+                change.place, change.model, change.class, change.test
+            )?;
             match &change.reason {
                 Some(reason) => writeln!(out, ": {}", reason.replace('\n', " "))?,
                 None => writeln!(out)?,

@@ -56,12 +56,10 @@ pub fn nesting_exceeds(text: &str, limit: usize) -> bool {
                 }
                 continue;
             }
-            b'\n' => {
-                if levels.len() == 1 {
-                    depth = 0;
-                    levels[0] = 0;
-                    at_line_start = true;
-                }
+            b'\n' if levels.len() == 1 => {
+                depth = 0;
+                levels[0] = 0;
+                at_line_start = true;
             }
             b',' | b';' => {
                 let last = levels.len() - 1;
@@ -74,10 +72,8 @@ pub fn nesting_exceeds(text: &str, limit: usize) -> bool {
                 depth += 1;
                 levels.push(0);
             }
-            b')' | b']' | b'}' => {
-                if levels.len() > 1 {
-                    depth -= levels.pop().unwrap_or(0);
-                }
+            b')' | b']' | b'}' if levels.len() > 1 => {
+                depth -= levels.pop().unwrap_or(0);
             }
             b'-' | b'+' | b'~' | b'*' | b'/' | b'%' | b'@' | b'&' | b'|' | b'^' | b'<' | b'>'
             | b'=' | b'.' | b':' | b'!' => {
@@ -92,8 +88,19 @@ pub fn nesting_exceeds(text: &str, limit: usize) -> bool {
                 }
                 if matches!(
                     &bytes[start..i],
-                    b"not" | b"lambda" | b"if" | b"else" | b"await" | b"async" | b"and" | b"or"
-                        | b"in" | b"is" | b"for" | b"yield" | b"from"
+                    b"not"
+                        | b"lambda"
+                        | b"if"
+                        | b"else"
+                        | b"await"
+                        | b"async"
+                        | b"and"
+                        | b"or"
+                        | b"in"
+                        | b"is"
+                        | b"for"
+                        | b"yield"
+                        | b"from"
                 ) {
                     let last = levels.len() - 1;
                     levels[last] += 1;
@@ -218,7 +225,9 @@ mod tests {
             format!("x = f\"{{{}1}}\"", "-".repeat(many)),
             format!("x = f\"{{'\\\"'}}\" + {}1", "-".repeat(many)),
             format!("x = f\"{{'{{\"'}}\" + {}1", "-".repeat(many)),
-            (0..many).map(|n| format!("{}if x:\n", " ".repeat(n))).collect(),
+            (0..many)
+                .map(|n| format!("{}if x:\n", " ".repeat(n)))
+                .collect(),
         ] {
             assert!(nesting_exceeds(&text, MAX_NESTING), "{}", &text[..40]);
         }

@@ -25,8 +25,15 @@ pub struct SyntaxError {
 pub fn source_text(bytes: Vec<u8>) -> Result<String, SyntaxError> {
     let text = String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
-        let line = error.as_bytes()[..valid].iter().filter(|&&b| b == b'\n').count() + 1;
-        SyntaxError { line, message: "the file is not UTF-8 text".into() }
+        let line = error.as_bytes()[..valid]
+            .iter()
+            .filter(|&&b| b == b'\n')
+            .count()
+            + 1;
+        SyntaxError {
+            line,
+            message: "the file is not UTF-8 text".into(),
+        }
     })?;
     Ok(match text.strip_prefix('\u{feff}') {
         Some(rest) => rest.to_owned(),
@@ -40,10 +47,16 @@ pub fn source_text(bytes: Vec<u8>) -> Result<String, SyntaxError> {
 /// [`SyntaxError`] where the text is no Python, or nests too deeply to be parsed safely.
 pub fn parse_source(text: &str) -> Result<Parsed<ModModule>, SyntaxError> {
     if text.len() as u64 > MAX_SOURCE_BYTES {
-        return Err(SyntaxError { line: 1, message: "the file is larger than 16 MiB".into() });
+        return Err(SyntaxError {
+            line: 1,
+            message: "the file is larger than 16 MiB".into(),
+        });
     }
     if nesting_exceeds(text, MAX_NESTING) {
-        return Err(SyntaxError { line: 1, message: "the code nests too deeply".into() });
+        return Err(SyntaxError {
+            line: 1,
+            message: "the code nests too deeply".into(),
+        });
     }
     parse_module(text).map_err(|error: ParseError| SyntaxError {
         line: LineIndex::new(text).line(error.location.start().to_usize()),
@@ -60,8 +73,9 @@ pub struct LineIndex {
 impl LineIndex {
     /// Indexes `text`, which must be shorter than 4 GiB (longer text keeps its first lines only).
     pub fn new(text: &str) -> Self {
-        let newlines =
-            memchr::memchr_iter(b'\n', text.as_bytes()).map_while(|at| u32::try_from(at).ok()).collect();
+        let newlines = memchr::memchr_iter(b'\n', text.as_bytes())
+            .map_while(|at| u32::try_from(at).ok())
+            .collect();
         Self { newlines }
     }
 
@@ -86,6 +100,9 @@ mod tests {
     #[test]
     fn lines_count_from_one() {
         let index = LineIndex::new("a\nbc\n\nd");
-        assert_eq!([0, 1, 2, 3, 5, 6].map(|at| index.line(at)), [1, 1, 2, 2, 3, 4]);
+        assert_eq!(
+            [0, 1, 2, 3, 5, 6].map(|at| index.line(at)),
+            [1, 1, 2, 2, 3, 4]
+        );
     }
 }

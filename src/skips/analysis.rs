@@ -18,8 +18,10 @@ use super::verdict::{ClassRules, Status, Verdict, judge};
 use super::{Problem, Scan, ScanOptions, SkipsError, lint};
 
 /// The files that define the common tests, with the origin reported for them.
-pub(crate) const COMMON: [(&str, &str); 2] =
-    [("tests/test_modeling_common.py", "common"), ("tests/generation/test_utils.py", "GenerationMixin")];
+pub(crate) const COMMON: [(&str, &str); 2] = [
+    ("tests/test_modeling_common.py", "common"),
+    ("tests/generation/test_utils.py", "GenerationMixin"),
+];
 
 /// A test every class that inherits its mixin has.
 #[derive(Debug)]
@@ -50,10 +52,16 @@ pub(crate) struct ClassVerdicts<'a> {
     pub concrete: &'a Concrete,
     /// One entry per common test.
     pub families: Vec<FamilyVerdicts>,
+    /// It has common tests at all.
+    pub tests_models: bool,
 }
 
 /// Scans a tree of files.
-pub(crate) fn analyse(tree: &dyn Tree, repo: &Path, options: &ScanOptions) -> Result<Scan, SkipsError> {
+pub(crate) fn analyse(
+    tree: &dyn Tree,
+    repo: &Path,
+    options: &ScanOptions,
+) -> Result<Scan, SkipsError> {
     let mut problems = Vec::new();
     let files = tree.test_files(&mut problems);
     if files.is_empty() && problems.is_empty() {
@@ -64,7 +72,11 @@ pub(crate) fn analyse(tree: &dyn Tree, repo: &Path, options: &ScanOptions) -> Re
         if tree.is_file(path) {
             roots.push(path.to_owned());
         } else {
-            problems.push(Problem::new(path, None, "the file with the common tests is missing".into()));
+            problems.push(Problem::new(
+                path,
+                None,
+                "the file with the common tests is missing".into(),
+            ));
         }
     }
     roots.extend(files.iter().cloned());
@@ -77,8 +89,10 @@ pub(crate) fn analyse(tree: &dyn Tree, repo: &Path, options: &ScanOptions) -> Re
     classes.extend(common.iter().flat_map(|test| test.mixins.iter().copied()));
     classes.sort_unstable();
     classes.dedup();
-    let relevant: FxHashSet<ClassId> =
-        classes.iter().flat_map(|&class| lineages.get(class).classes()).collect();
+    let relevant: FxHashSet<ClassId> = classes
+        .iter()
+        .flat_map(|&class| lineages.get(class).classes())
+        .collect();
     problems.extend(lineages.problems_of(&relevant));
     let suite = Suite::new(&project, lineages, &classes);
     let reach = Reach::new(&project);
@@ -86,14 +100,21 @@ pub(crate) fn analyse(tree: &dyn Tree, repo: &Path, options: &ScanOptions) -> Re
         common = vec![single_test(&suite, &concrete, &common, name)?];
     }
 
-    let index: FxHashMap<&str, usize> =
-        common.iter().enumerate().map(|(at, test)| (&*test.name, at)).collect();
-    let verdicts: Vec<ClassVerdicts<'_>> =
-        concrete.par_iter().map(|class| judge_class(&suite, &reach, &common, &index, class)).collect();
+    let index: FxHashMap<&str, usize> = common
+        .iter()
+        .enumerate()
+        .map(|(at, test)| (&*test.name, at))
+        .collect();
+    let verdicts: Vec<ClassVerdicts<'_>> = concrete
+        .par_iter()
+        .map(|class| judge_class(&suite, &reach, &common, &index, class))
+        .collect();
     // Models whose files could not be parsed, or whose only classes have unknown ancestors.
     let mut unreadable: FxHashSet<u32> = FxHashSet::default();
     for path in &files {
-        if project.module_at(path).is_some_and(|id| project.module(id).error.is_some())
+        if project
+            .module_at(path)
+            .is_some_and(|id| project.module(id).error.is_some())
             && let Some(model) = model_of(&models, path)
         {
             unreadable.insert(model);
@@ -105,20 +126,38 @@ pub(crate) fn analyse(tree: &dyn Tree, repo: &Path, options: &ScanOptions) -> Re
         .enumerate()
         .map(|(at, test)| report::summarise(&project, test, at, &shared, &verdicts, &unreadable))
         .collect();
-    let classes = if options.inventory { inventory(&suite, &reach, &concrete) } else { Vec::new() };
-    let lints = if options.lints { lint::find(&suite, &concrete, &common) } else { Vec::new() };
+    let classes = if options.inventory {
+        inventory(&suite, &reach, &concrete)
+    } else {
+        Vec::new()
+    };
+    let lints = if options.lints {
+        lint::find(&suite, &concrete, &common)
+    } else {
+        Vec::new()
+    };
     problems.sort();
     problems.dedup();
     drop(verdicts);
     drop(suite);
     // Taking the parsed files apart takes as long as a good part of the scan: off the caller's way.
     rayon::spawn(move || drop(project));
-    Ok(Scan { models, files: files.len(), tests, problems, lints, classes })
+    Ok(Scan {
+        models,
+        files: files.len(),
+        tests,
+        problems,
+        lints,
+        classes,
+    })
 }
 
 /// The names of the folders that hold test files, sorted.
 pub(crate) fn model_names(files: &[String]) -> Vec<String> {
-    let mut models: Vec<String> = files.iter().map(|path| model_name(path).to_owned()).collect();
+    let mut models: Vec<String> = files
+        .iter()
+        .map(|path| model_name(path).to_owned())
+        .collect();
     models.sort();
     models.dedup();
     models
@@ -130,7 +169,10 @@ pub(crate) fn model_name(path: &str) -> &str {
 }
 
 fn model_of(models: &[String], path: &str) -> Option<u32> {
-    models.binary_search_by(|model| model.as_str().cmp(model_name(path))).ok().map(|at| at as u32)
+    models
+        .binary_search_by(|model| model.as_str().cmp(model_name(path)))
+        .ok()
+        .map(|at| at as u32)
 }
 
 /// The test classes of every file, the way pytest collects them: what the module's names hold,
@@ -149,18 +191,32 @@ fn collect(
         let source = project.module(module);
         for name in &source.order {
             let class = match source.names.get(name) {
-                Some(Binding::Class(class)) => ClassId { module, class: *class },
-                Some(Binding::From(_) | Binding::Value(_)) => match project.resolve_name(module, name) {
-                    Def::Class(class) => class,
-                    _ => continue,
+                Some(Binding::Class(class)) => ClassId {
+                    module,
+                    class: *class,
                 },
+                Some(Binding::From(_) | Binding::Value(_)) => {
+                    match project.resolve_name(module, name) {
+                        Def::Class(class) => class,
+                        _ => continue,
+                    }
+                }
                 _ => continue,
             };
             lineages.link(project, class);
             if is_collected(project, name, class, lineages.get(class)) {
                 let imported = class.module != module;
-                let place = project.place(class.module, project.class(class).offset).into();
-                concrete.push(Concrete { model, module, name: (**name).into(), class, imported, place });
+                let place = project
+                    .place(class.module, project.class(class).offset)
+                    .into();
+                concrete.push(Concrete {
+                    model,
+                    module,
+                    name: (**name).into(),
+                    class,
+                    imported,
+                    place,
+                });
             }
         }
     }
@@ -169,10 +225,13 @@ fn collect(
 
 /// Whether pytest takes a class for a group of tests.
 fn is_collected(project: &Project, name: &str, class: ClassId, lineage: &Lineage) -> bool {
-    let off = lineage.classes().find_map(|id| project.class(id).member("__test__")).is_some_and(|m| {
-        matches!(&m.kind, super::facts::MemberKind::Value(Some(value))
+    let off = lineage
+        .classes()
+        .find_map(|id| project.class(id).member("__test__"))
+        .is_some_and(|m| {
+            matches!(&m.kind, super::facts::MemberKind::Value(Some(value))
             if matches!(&**value, ruff_python_ast::Expr::BooleanLiteral(literal) if !literal.value))
-    });
+        });
     if off {
         return false;
     }
@@ -183,8 +242,15 @@ fn is_collected(project: &Project, name: &str, class: ClassId, lineage: &Lineage
     if lineage.opaque.is_some() && (name.ends_with("Test") || name.ends_with("Tests")) {
         return true;
     }
-    name.starts_with("Test") && lineage.classes().all(|id| project.class(id).member("__init__").is_none())
-        && project.class(class).members.iter().any(|member| member.name.starts_with("test"))
+    name.starts_with("Test")
+        && lineage
+            .classes()
+            .all(|id| project.class(id).member("__init__").is_none())
+        && project
+            .class(class)
+            .members
+            .iter()
+            .any(|member| member.name.starts_with("test"))
 }
 
 /// The test methods of the mixins in the common files.
@@ -192,11 +258,18 @@ fn common_tests(project: &Project, lineages: &mut Lineages) -> Vec<CommonTest> {
     let mut tests: Vec<CommonTest> = Vec::new();
     let mut places: FxHashMap<Arc<str>, usize> = FxHashMap::default();
     for (path, origin) in COMMON {
-        let Some(module) = project.module_at(path) else { continue };
+        let Some(module) = project.module_at(path) else {
+            continue;
+        };
         let source = project.module(module);
         for name in &source.order {
-            let Some(Binding::Class(class)) = source.names.get(name) else { continue };
-            let id = ClassId { module, class: *class };
+            let Some(Binding::Class(class)) = source.names.get(name) else {
+                continue;
+            };
+            let id = ClassId {
+                module,
+                class: *class,
+            };
             lineages.link(project, id);
             if lineages.get(id).is_test_case || name.starts_with("Test") {
                 continue;
@@ -216,7 +289,11 @@ fn common_tests(project: &Project, lineages: &mut Lineages) -> Vec<CommonTest> {
                     }
                     None => {
                         places.insert(name.clone(), tests.len());
-                        tests.push(CommonTest { name, origin, mixins: vec![id] });
+                        tests.push(CommonTest {
+                            name,
+                            origin,
+                            mixins: vec![id],
+                        });
                     }
                 }
             }
@@ -262,11 +339,18 @@ fn single_test(
             Some((_, near)) => format!("; did you mean `{near}`?"),
             None => String::new(),
         };
-        return Err(SkipsError::NoSuchTest { name: name.to_owned(), hint });
+        return Err(SkipsError::NoSuchTest {
+            name: name.to_owned(),
+            hint,
+        });
     }
     let mut mixins: Vec<ClassId> = owners.into_iter().collect();
     mixins.sort_unstable();
-    Ok(CommonTest { name: name.into(), origin: "unknown", mixins })
+    Ok(CommonTest {
+        name: name.into(),
+        origin: "unknown",
+        mixins,
+    })
 }
 
 /// The number of single-character edits between two names.
@@ -295,16 +379,24 @@ fn judge_class<'a>(
     let lineage = suite.lineages.get(concrete.class);
     let table = suite.table(concrete.class);
     // A model's test class that overrides a test of a mixin it does not inherit has that test too.
-    let tests_models = common.iter().flat_map(|test| &test.mixins).any(|&mixin| lineage.contains(mixin));
-    let own: FxHashSet<&str> = if tests_models {
-        table.values().filter(|entry| entry.item.is_test()).map(|entry| &*entry.family).collect()
+    let is_model_test = common
+        .iter()
+        .flat_map(|test| &test.mixins)
+        .any(|&mixin| lineage.contains(mixin));
+    let own: FxHashSet<&str> = if is_model_test {
+        table
+            .values()
+            .filter(|entry| entry.item.is_test())
+            .map(|entry| &*entry.family)
+            .collect()
     } else {
         FxHashSet::default()
     };
     let mut families: Vec<FamilyVerdicts> = common
         .iter()
         .map(|test| {
-            if test.mixins.iter().any(|&mixin| lineage.contains(mixin)) || own.contains(&*test.name) {
+            if test.mixins.iter().any(|&mixin| lineage.contains(mixin)) || own.contains(&*test.name)
+            {
                 FamilyVerdicts::Has(Vec::new())
             } else if lineage.opaque.is_some() {
                 FamilyVerdicts::Unknown
@@ -313,13 +405,22 @@ fn judge_class<'a>(
             }
         })
         .collect();
-    if families.iter().all(|family| !matches!(family, FamilyVerdicts::Has(_))) {
-        return ClassVerdicts { concrete, families };
+    let tests_models = families
+        .iter()
+        .any(|family| matches!(family, FamilyVerdicts::Has(_)));
+    if !tests_models {
+        return ClassVerdicts {
+            concrete,
+            families,
+            tests_models,
+        };
     }
     let view = ClassView::new(suite, concrete.class);
     let rules = ClassRules::new(&view, reach, concrete.module);
     for entry in table.values() {
-        let Some(&at) = index.get(&*entry.family) else { continue };
+        let Some(&at) = index.get(&*entry.family) else {
+            continue;
+        };
         if let FamilyVerdicts::Has(tests) = &mut families[at] {
             let verdict = judge(&view, reach, &rules, entry);
             tests.push(report::CaseVerdict::new(entry, verdict));
@@ -330,7 +431,11 @@ fn judge_class<'a>(
             tests.sort_by(|a, b| a.name.cmp(&b.name));
         }
     }
-    ClassVerdicts { concrete, families }
+    ClassVerdicts {
+        concrete,
+        families,
+        tests_models,
+    }
 }
 
 /// Every test of every class, with what happens to it.
@@ -354,5 +459,6 @@ fn inventory(suite: &Suite<'_>, reach: &Reach, concrete: &[Concrete]) -> Vec<Cla
 
 /// Whether a path lies under the folder of the model tests.
 pub(crate) fn under_models(path: &str) -> bool {
-    path.strip_prefix(MODELS).is_some_and(|rest| rest.starts_with('/'))
+    path.strip_prefix(MODELS)
+        .is_some_and(|rest| rest.starts_with('/'))
 }

@@ -9,7 +9,18 @@ const MAX_RANGE: i64 = 10_000;
 pub(crate) fn is_function(name: &str) -> bool {
     matches!(
         name,
-        "list" | "tuple" | "set" | "sorted" | "str" | "len" | "bool" | "range" | "enumerate" | "zip" | "any" | "all"
+        "list"
+            | "tuple"
+            | "set"
+            | "sorted"
+            | "str"
+            | "len"
+            | "bool"
+            | "range"
+            | "enumerate"
+            | "zip"
+            | "any"
+            | "all"
     )
 }
 
@@ -17,8 +28,37 @@ pub(crate) fn is_function(name: &str) -> bool {
 pub(crate) fn is_method(name: &str) -> bool {
     matches!(
         name,
-        "keys" | "values" | "items" | "replace" | "lower" | "upper" | "strip" | "join" | "format" | "split"
-            | "get" | "startswith" | "endswith"
+        "keys"
+            | "values"
+            | "items"
+            | "replace"
+            | "lower"
+            | "upper"
+            | "strip"
+            | "join"
+            | "format"
+            | "split"
+            | "get"
+            | "startswith"
+            | "endswith"
+    )
+}
+
+/// Whether a name is that of a builtin type.
+pub(crate) fn is_type(name: &str) -> bool {
+    matches!(
+        name,
+        "object"
+            | "int"
+            | "float"
+            | "str"
+            | "bool"
+            | "list"
+            | "tuple"
+            | "dict"
+            | "set"
+            | "type"
+            | "bytes"
     )
 }
 
@@ -26,9 +66,11 @@ pub(crate) fn is_method(name: &str) -> bool {
 pub(crate) fn iterate(value: Value) -> Value {
     match value {
         Value::Map(items) => Value::Seq(items.into_iter().map(|(key, _)| key).collect()),
-        Value::Str(text) => {
-            Value::Seq(text.chars().map(|c| Value::Str(c.to_string().into())).collect())
-        }
+        Value::Str(text) => Value::Seq(
+            text.chars()
+                .map(|c| Value::Str(c.to_string().into()))
+                .collect(),
+        ),
         other => other,
     }
 }
@@ -52,7 +94,9 @@ pub(crate) fn call(name: &str, arguments: &[Value]) -> Option<Value> {
         ("len", [Value::Map(items)]) => Value::Int(items.len() as i64),
         ("range", [Value::Int(end)]) => range(0, *end, 1)?,
         ("range", [Value::Int(start), Value::Int(end)]) => range(*start, *end, 1)?,
-        ("range", [Value::Int(start), Value::Int(end), Value::Int(step)]) => range(*start, *end, *step)?,
+        ("range", [Value::Int(start), Value::Int(end), Value::Int(step)]) => {
+            range(*start, *end, *step)?
+        }
         ("enumerate", [value]) => match iterate(value.clone()) {
             Value::Seq(items) => Value::Seq(
                 items
@@ -64,11 +108,18 @@ pub(crate) fn call(name: &str, arguments: &[Value]) -> Option<Value> {
             _ => return None,
         },
         ("zip", [Value::Seq(a), Value::Seq(b)]) => Value::Seq(
-            a.iter().zip(b).map(|(a, b)| Value::Seq(vec![a.clone(), b.clone()])).collect(),
+            a.iter()
+                .zip(b)
+                .map(|(a, b)| Value::Seq(vec![a.clone(), b.clone()]))
+                .collect(),
         ),
         ("any" | "all", [Value::Seq(items)]) => {
             use super::value::Truth;
-            let wanted = if name == "any" { Truth::True } else { Truth::False };
+            let wanted = if name == "any" {
+                Truth::True
+            } else {
+                Truth::False
+            };
             let mut unknown = None;
             for item in items {
                 match item.truth() {
@@ -103,7 +154,9 @@ fn range(start: i64, end: i64, step: i64) -> Option<Value> {
 pub(crate) fn product(arguments: Vec<Value>, limit: usize) -> Option<Value> {
     let mut rows: Vec<Vec<Value>> = vec![Vec::new()];
     for argument in arguments {
-        let Value::Seq(items) = iterate(argument) else { return None };
+        let Value::Seq(items) = iterate(argument) else {
+            return None;
+        };
         if rows.len().saturating_mul(items.len()) > limit {
             return None;
         }
@@ -128,7 +181,11 @@ pub(crate) fn item(base: &Value, index: &Value) -> Value {
         (Value::Seq(items), Value::Int(at)) => {
             let length = items.len() as i64;
             let at = if *at < 0 { at + length } else { *at };
-            usize::try_from(at).ok().and_then(|at| items.get(at)).cloned().unwrap_or_else(unknown)
+            usize::try_from(at)
+                .ok()
+                .and_then(|at| items.get(at))
+                .cloned()
+                .unwrap_or_else(unknown)
         }
         (Value::Map(items), key) => items
             .iter()
@@ -142,10 +199,17 @@ pub(crate) fn item(base: &Value, index: &Value) -> Value {
 /// Calls a method of a known value; nothing where the result is not known.
 pub(crate) fn method(object: &Value, name: &str, arguments: &[Value]) -> Option<Value> {
     Some(match (object, name, arguments) {
-        (Value::Map(items), "keys", []) => Value::Seq(items.iter().map(|(k, _)| k.clone()).collect()),
-        (Value::Map(items), "values", []) => Value::Seq(items.iter().map(|(_, v)| v.clone()).collect()),
+        (Value::Map(items), "keys", []) => {
+            Value::Seq(items.iter().map(|(k, _)| k.clone()).collect())
+        }
+        (Value::Map(items), "values", []) => {
+            Value::Seq(items.iter().map(|(_, v)| v.clone()).collect())
+        }
         (Value::Map(items), "items", []) => Value::Seq(
-            items.iter().map(|(k, v)| Value::Seq(vec![k.clone(), v.clone()])).collect(),
+            items
+                .iter()
+                .map(|(k, v)| Value::Seq(vec![k.clone(), v.clone()]))
+                .collect(),
         ),
         (Value::Map(items), "get", [key, rest @ ..]) => {
             let mut known = true;
@@ -170,11 +234,17 @@ pub(crate) fn method(object: &Value, name: &str, arguments: &[Value]) -> Option<
         (Value::Str(text), "lower", []) => Value::Str(text.to_lowercase().into()),
         (Value::Str(text), "upper", []) => Value::Str(text.to_uppercase().into()),
         (Value::Str(text), "strip", []) => Value::Str(text.trim().into()),
-        (Value::Str(text), "startswith", [Value::Str(part)]) => Value::Bool(text.starts_with(&**part)),
+        (Value::Str(text), "startswith", [Value::Str(part)]) => {
+            Value::Bool(text.starts_with(&**part))
+        }
         (Value::Str(text), "endswith", [Value::Str(part)]) => Value::Bool(text.ends_with(&**part)),
-        (Value::Str(text), "split", [Value::Str(separator)]) if !separator.is_empty() => Value::Seq(
-            text.split(&**separator).map(|part| Value::Str(part.into())).collect(),
-        ),
+        (Value::Str(text), "split", [Value::Str(separator)]) if !separator.is_empty() => {
+            Value::Seq(
+                text.split(&**separator)
+                    .map(|part| Value::Str(part.into()))
+                    .collect(),
+            )
+        }
         (Value::Str(separator), "join", [Value::Seq(items)]) => {
             let mut parts: Vec<&str> = Vec::with_capacity(items.len());
             for item in items {
@@ -223,7 +293,13 @@ pub(crate) fn percent(format: &str, values: &Value) -> Value {
         Value::Seq(items) => items.as_slice(),
         _ => single,
     };
-    let unknown = Value::Unknown(values.iter().filter_map(Value::why).max().unwrap_or(Why::Runtime));
+    let unknown = Value::Unknown(
+        values
+            .iter()
+            .filter_map(Value::why)
+            .max()
+            .unwrap_or(Why::Runtime),
+    );
     let mut text = String::new();
     let mut next = values.iter();
     let mut chars = format.chars();
@@ -258,18 +334,29 @@ mod tests {
 
     #[test]
     fn formatting_matches_python() {
-        assert_eq!(percent("%s of %d%%", &Value::Seq(vec![text("a"), Value::Int(3)])), text("a of 3%"));
+        assert_eq!(
+            percent("%s of %d%%", &Value::Seq(vec![text("a"), Value::Int(3)])),
+            text("a of 3%")
+        );
         assert_eq!(percent("%r", &text("it's")), text("\"it's\""));
-        assert_eq!(method(&text("{} {{}} {0}"), "format", &[text("x")]), Some(text("x {} x")));
+        assert_eq!(
+            method(&text("{} {{}} {0}"), "format", &[text("x")]),
+            Some(text("x {} x"))
+        );
         assert_eq!(method(&text("{x}"), "format", &[text("x")]), None);
     }
 
     #[test]
     fn a_product_has_the_last_argument_vary_fastest() {
         let bools = Value::Seq(vec![Value::Bool(false), Value::Bool(true)]);
-        let Some(Value::Seq(rows)) = product(vec![Value::Seq(vec![text("a")]), bools], 10) else { panic!() };
+        let Some(Value::Seq(rows)) = product(vec![Value::Seq(vec![text("a")]), bools], 10) else {
+            panic!()
+        };
         assert_eq!(rows[1], Value::Seq(vec![text("a"), Value::Bool(true)]));
-        assert_eq!(product(vec![Value::Seq(vec![Value::None; 10]); 3], 100), None);
+        assert_eq!(
+            product(vec![Value::Seq(vec![Value::None; 10]); 3], 100),
+            None
+        );
     }
 
     #[test]
@@ -277,6 +364,9 @@ mod tests {
         let list = Value::Seq(vec![Value::Int(1)]);
         assert_eq!(item(&list, &Value::Int(-1)), Value::Int(1));
         assert!(matches!(item(&list, &Value::Int(1)), Value::Unknown(_)));
-        assert!(matches!(item(&list, &Value::Int(i64::MIN)), Value::Unknown(_)));
+        assert!(matches!(
+            item(&list, &Value::Int(i64::MIN)),
+            Value::Unknown(_)
+        ));
     }
 }

@@ -35,13 +35,16 @@ pub struct CompatEntry {
 
 // Python's `\s` also matches the four separators from U+001C to U+001F.
 static DEFINITION: LazyLock<Regex> = LazyLock::new(|| {
-    compile(r"(?m)((?:^[\s\x1c-\x1f]*@.*?\n)*?)^[\s\x1c-\x1f]*def[\s\x1c-\x1f]+(test_[A-Za-z0-9_]+)\b")
+    compile(
+        r"(?m)((?:^[\s\x1c-\x1f]*@.*?\n)*?)^[\s\x1c-\x1f]*def[\s\x1c-\x1f]+(test_[A-Za-z0-9_]+)\b",
+    )
 });
 static COMMON_DEFINITION: LazyLock<Regex> =
     LazyLock::new(|| compile(r"(?m)^[\s\x1c-\x1f]*def[\s\x1c-\x1f]+(test_[A-Za-z0-9_]+)"));
 static KEYWORD_REASON: LazyLock<Regex> =
     LazyLock::new(|| compile(r#"reason[\s\x1c-\x1f]*=[\s\x1c-\x1f]*["'](.*?)["']"#));
-static LAST_STRING: LazyLock<Regex> = LazyLock::new(|| compile(r#"\((?:.*?,[\s\x1c-\x1f]*)?["'](.*?)["']\)"#));
+static LAST_STRING: LazyLock<Regex> =
+    LazyLock::new(|| compile(r#"\((?:.*?,[\s\x1c-\x1f]*)?["'](.*?)["']\)"#));
 
 fn compile(pattern: &str) -> Regex {
     // The patterns are constants, compiled by the tests.
@@ -73,7 +76,11 @@ pub fn compat_scan(
             let text = source_text(bytes)
                 .map_err(|error| Problem::new(path, Some(error.line), error.message))?;
             // The script reads with universal newlines.
-            Ok(if text.contains('\r') { text.replace("\r\n", "\n").replace('\r', "\n") } else { text })
+            Ok(if text.contains('\r') {
+                text.replace("\r\n", "\n").replace('\r', "\n")
+            } else {
+                text
+            })
         };
         let mut tests: Vec<(String, &'static str)> = Vec::new();
         let mut places: HashMap<String, usize> = HashMap::new();
@@ -102,8 +109,10 @@ pub fn compat_scan(
             tests = vec![(name.clone(), origin)];
         }
         let models = model_names(&files);
-        let scanned: Vec<Result<Overrides, Problem>> =
-            files.par_iter().map(|path| read(path).map(|text| overrides(&text))).collect();
+        let scanned: Vec<Result<Overrides, Problem>> = files
+            .par_iter()
+            .map(|path| read(path).map(|text| overrides(&text)))
+            .collect();
         let mut by_model: HashMap<&str, Overrides> = HashMap::new();
         for (path, found) in files.iter().zip(scanned) {
             match found {
@@ -123,7 +132,10 @@ pub fn compat_scan(
                     reasons_skipped: Vec::new(),
                 };
                 for model in &models {
-                    match by_model.get(model.as_str()).and_then(|tests| tests.get(name)) {
+                    match by_model
+                        .get(model.as_str())
+                        .and_then(|tests| tests.get(name))
+                    {
                         Some(Some(reason)) => {
                             entry.models_skipped.push(model.clone());
                             entry.reasons_skipped.push(format!("{model}: {reason}"));
@@ -153,11 +165,19 @@ fn overrides(text: &str) -> Overrides {
 
 /// The reason in a block of decorator lines.
 fn reason(block: &str) -> String {
-    if let Some(found) = KEYWORD_REASON.captures(block).or_else(|| LAST_STRING.captures(block)) {
+    if let Some(found) = KEYWORD_REASON
+        .captures(block)
+        .or_else(|| LAST_STRING.captures(block))
+    {
         return found[1].to_owned();
     }
     let block = block.trim_matches(is_python_space);
-    block.rsplit('\n').next().unwrap_or("").trim_matches(is_python_space).to_owned()
+    block
+        .rsplit('\n')
+        .next()
+        .unwrap_or("")
+        .trim_matches(is_python_space)
+        .to_owned()
 }
 
 fn is_python_space(c: char) -> bool {
@@ -173,7 +193,11 @@ pub fn compat_summary(
     reasons: &[String],
 ) -> String {
     let mut text = String::new();
-    let percent = if total == 0 { 0.0 } else { skipped as f64 / total as f64 * 100.0 };
+    let percent = if total == 0 {
+        0.0
+    } else {
+        skipped as f64 / total as f64 * 100.0
+    };
     let _ = writeln!(text, "\n== {name} ==");
     let _ = writeln!(text, "Ran    : {ran}/{total}");
     let _ = writeln!(text, "Skipped : {skipped}/{total} ({percent:.1}%)");

@@ -23,9 +23,19 @@ const MAX_SUBSTITUTE: usize = 400;
 /// One thing a decorator does.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Effect {
-    Skip { reason: Option<String>, mark: bool },
-    SkipIf { condition: String, reason: Option<String>, mark: bool },
-    ExpectFailure { condition: Option<String>, reason: Option<String> },
+    Skip {
+        reason: Option<String>,
+        mark: bool,
+    },
+    SkipIf {
+        condition: String,
+        reason: Option<String>,
+        mark: bool,
+    },
+    ExpectFailure {
+        condition: Option<String>,
+        reason: Option<String>,
+    },
 }
 
 /// An effect and where its decorator stands in the file that uses it.
@@ -43,7 +53,10 @@ pub(crate) struct Decorators<'p> {
 
 impl<'p> Decorators<'p> {
     pub fn new(project: &'p Project) -> Self {
-        Self { project, known: Mutex::default() }
+        Self {
+            project,
+            known: Mutex::default(),
+        }
     }
 
     /// The effects of one decorator expression in `module`, outermost first.
@@ -56,13 +69,23 @@ impl<'p> Decorators<'p> {
         match self.project.resolve(module, callee) {
             Def::Function(function) => self.own(module, function, call),
             Def::External(name) => self.external(&name, module, decorator, call, scope),
-            _ => self.external(&self.project.text(module, callee), module, decorator, call, scope),
+            _ => self.external(
+                &self.project.text(module, callee),
+                module,
+                decorator,
+                call,
+                scope,
+            ),
         }
     }
 
     /// The call of `parameterized.expand(…)` that a decorator is, directly or by the name of a
     /// constant, and the module the call is in.
-    pub fn expansion<'e>(&'e self, module: u32, decorator: &'e Expr) -> Option<(u32, &'e ExprCall)> {
+    pub fn expansion<'e>(
+        &'e self,
+        module: u32,
+        decorator: &'e Expr,
+    ) -> Option<(u32, &'e ExprCall)> {
         let (module, decorator) = match decorator {
             Expr::Name(_) => match self.project.resolve(module, decorator) {
                 Def::Value(module, Some(value)) => (module, value),
@@ -70,8 +93,12 @@ impl<'p> Decorators<'p> {
             },
             other => (module, other),
         };
-        let Expr::Call(call) = decorator else { return None };
-        let Expr::Attribute(attribute) = &*call.func else { return None };
+        let Expr::Call(call) = decorator else {
+            return None;
+        };
+        let Expr::Attribute(attribute) = &*call.func else {
+            return None;
+        };
         if attribute.attr.as_str() != "expand" {
             return None;
         }
@@ -100,7 +127,11 @@ impl<'p> Decorators<'p> {
         let last = name.rsplit('.').next().unwrap_or(name);
         if last.starts_with("require_") || last == "slow" {
             let condition = format!("@{}", self.project.text(module, decorator));
-            return vec![Effect::SkipIf { condition, reason: None, mark: false }];
+            return vec![Effect::SkipIf {
+                condition,
+                reason: None,
+                mark: false,
+            }];
         }
         Vec::new()
     }
@@ -115,8 +146,12 @@ impl<'p> Decorators<'p> {
         evaluator: &Evaluator<'_>,
         subst: &FxHashMap<Box<str>, String>,
     ) -> Option<Vec<Effect>> {
-        let short = name.strip_prefix("unittest.case.").or_else(|| name.strip_prefix("unittest."));
-        let mark = name.strip_prefix("pytest.mark.").or_else(|| name.strip_prefix("_pytest.mark."));
+        let short = name
+            .strip_prefix("unittest.case.")
+            .or_else(|| name.strip_prefix("unittest."));
+        let mark = name
+            .strip_prefix("pytest.mark.")
+            .or_else(|| name.strip_prefix("_pytest.mark."));
         let argument = |at: usize, keyword: &str| {
             call.and_then(|call| {
                 call.arguments
@@ -138,22 +173,41 @@ impl<'p> Decorators<'p> {
                         Expr::StringLiteral(text) => text.value.to_str().to_owned(),
                         _ => self.condition(module, test, !skip_when, subst),
                     };
-                    vec![Effect::SkipIf { condition, reason, mark }]
+                    vec![Effect::SkipIf {
+                        condition,
+                        reason,
+                        mark,
+                    }]
                 }
             }
         };
         Some(match (short, mark) {
-            (Some("skip"), _) => vec![Effect::Skip { reason: reason(argument(0, "reason")), mark: false }],
-            (Some("skipIf"), _) => {
-                conditional(argument(0, "condition")?, true, reason(argument(1, "reason")), false)
-            }
-            (Some("skipUnless"), _) => {
-                conditional(argument(0, "condition")?, false, reason(argument(1, "reason")), false)
-            }
+            (Some("skip"), _) => vec![Effect::Skip {
+                reason: reason(argument(0, "reason")),
+                mark: false,
+            }],
+            (Some("skipIf"), _) => conditional(
+                argument(0, "condition")?,
+                true,
+                reason(argument(1, "reason")),
+                false,
+            ),
+            (Some("skipUnless"), _) => conditional(
+                argument(0, "condition")?,
+                false,
+                reason(argument(1, "reason")),
+                false,
+            ),
             (Some("expectedFailure"), _) => {
-                vec![Effect::ExpectFailure { condition: None, reason: None }]
+                vec![Effect::ExpectFailure {
+                    condition: None,
+                    reason: None,
+                }]
             }
-            (_, Some("skip")) => vec![Effect::Skip { reason: reason(argument(0, "reason")), mark: true }],
+            (_, Some("skip")) => vec![Effect::Skip {
+                reason: reason(argument(0, "reason")),
+                mark: true,
+            }],
             (_, Some("skipif")) => {
                 let call = call?;
                 let keyword = |name: &str| call.arguments.find_keyword(name).map(|k| &k.value);
@@ -174,22 +228,20 @@ impl<'p> Decorators<'p> {
             }
             (_, Some("xfail")) => {
                 let keyword = |name: &str| {
-                    call.and_then(|call| call.arguments.find_keyword(name)).map(|k| &k.value)
+                    call.and_then(|call| call.arguments.find_keyword(name))
+                        .map(|k| &k.value)
                 };
                 let test = argument(0, "condition");
                 let condition = match test.map(|test| (test, evaluator.truth(test, scope))) {
                     Some((_, Truth::False)) => return Some(Vec::new()),
-                    Some((test, Truth::Unknown(_))) => Some(self.condition(module, test, false, subst)),
+                    Some((test, Truth::Unknown(_))) => {
+                        Some(self.condition(module, test, false, subst))
+                    }
                     _ => None,
                 };
-                let runs = keyword("run").is_none_or(|run| evaluator.truth(run, scope) != Truth::False);
+                // pytest reports `run=False` as an expected failure too.
                 let reason = reason(keyword("reason"));
-                vec![match condition {
-                    // A failure that is expected without running the test is a skip.
-                    None if !runs => Effect::Skip { reason, mark: true },
-                    Some(condition) if !runs => Effect::SkipIf { condition, reason, mark: true },
-                    condition => Effect::ExpectFailure { condition, reason },
-                }]
+                vec![Effect::ExpectFailure { condition, reason }]
             }
             (Some(_), _) | (_, Some(_)) => Vec::new(),
             _ => return None,
@@ -199,12 +251,18 @@ impl<'p> Decorators<'p> {
     /// A decorator defined in the checkout.
     fn own(&self, module: u32, id: FunctionId, call: Option<&ExprCall>) -> Vec<Effect> {
         if call.is_none()
-            && let Some(effects) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&id)
+            && let Some(effects) = self
+                .known
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get(&id)
         {
             return effects.to_vec();
         }
         let function = self.project.function(id);
-        let Some(definition) = &function.definition else { return Vec::new() };
+        let Some(definition) = &function.definition else {
+            return Vec::new();
+        };
         let mut reader = Reader {
             decorators: self,
             module: id.module,
@@ -232,7 +290,8 @@ impl<'p> Decorators<'p> {
         negate: bool,
         subst: &FxHashMap<Box<str>, String>,
     ) -> String {
-        if negate && let Expr::UnaryOp(unary) = expr
+        if negate
+            && let Expr::UnaryOp(unary) = expr
             && unary.op == UnaryOp::Not
         {
             return self.condition(module, &unary.operand, false, subst);
@@ -243,8 +302,10 @@ impl<'p> Decorators<'p> {
         }
         let replaced = matches!(expr, Expr::Name(name) if subst.contains_key(name.id.as_str()));
         match expr {
-            _ if replaced => format!("not ({text})"),
-            Expr::Name(_) | Expr::Attribute(_) | Expr::Call(_) | Expr::Subscript(_) => format!("not {text}"),
+            _ if replaced && text.contains(' ') => format!("not ({text})"),
+            Expr::Name(_) | Expr::Attribute(_) | Expr::Call(_) | Expr::Subscript(_) => {
+                format!("not {text}")
+            }
             _ => format!("not ({text})"),
         }
     }
@@ -315,13 +376,19 @@ impl Reader<'_, '_> {
                 Stmt::Assign(assign) => {
                     self.expression(&assign.value, path);
                     if let [Expr::Name(name)] = &*assign.targets {
-                        let value = Evaluator::new(self.decorators.project).value(&assign.value, self.scope());
+                        let value = Evaluator::new(self.decorators.project)
+                            .value(&assign.value, self.scope());
                         self.bind(name.id.as_str(), value, Some((self.module, &assign.value)));
                     }
                 }
                 Stmt::If(branch) => {
                     let mut clauses = vec![(Some(&*branch.test), &*branch.body)];
-                    clauses.extend(branch.elif_else_clauses.iter().map(|c| (c.test.as_ref(), &*c.body)));
+                    clauses.extend(
+                        branch
+                            .elif_else_clauses
+                            .iter()
+                            .map(|c| (c.test.as_ref(), &*c.body)),
+                    );
                     let mut all_return = true;
                     let mut complete = false;
                     for (test, body) in clauses {
@@ -336,7 +403,12 @@ impl Reader<'_, '_> {
                                 break;
                             }
                             (Truth::Unknown(_), Some(test)) => {
-                                path.push(self.decorators.condition(self.module, test, false, &self.subst));
+                                path.push(self.decorators.condition(
+                                    self.module,
+                                    test,
+                                    false,
+                                    &self.subst,
+                                ));
                                 all_return &= self.block(body, path, depth + 1);
                                 path.pop();
                             }
@@ -347,18 +419,21 @@ impl Reader<'_, '_> {
                     }
                 }
                 Stmt::Try(stmt) => {
-                    if self.block(&stmt.body, path, depth + 1) || self.block(&stmt.orelse, path, depth + 1) {
+                    let returns = self.block(&stmt.body, path, depth + 1);
+                    if returns || self.block(&stmt.orelse, path, depth + 1) {
                         return true;
                     }
                 }
                 Stmt::With(stmt) => {
-                    if self.block(&stmt.body, path, depth + 1) {
+                    let returns = self.block(&stmt.body, path, depth + 1);
+                    if returns {
                         return true;
                     }
                 }
                 Stmt::FunctionDef(inner) if !is_wrapper(inner) => {
                     for parameter in &inner.parameters.args {
-                        self.bound.insert(parameter.parameter.name.as_str().into(), Value::Object);
+                        self.bound
+                            .insert(parameter.parameter.name.as_str().into(), Value::Object);
                     }
                     self.block(&inner.body, path, depth + 1);
                 }
@@ -369,7 +444,10 @@ impl Reader<'_, '_> {
     }
 
     fn scope(&self) -> Scope<'_> {
-        Scope { bound: Some(&self.bound), ..Scope::module(self.module) }
+        Scope {
+            bound: Some(&self.bound),
+            ..Scope::module(self.module)
+        }
     }
 
     /// Collects the skips applied anywhere in an expression.
@@ -384,10 +462,20 @@ impl Reader<'_, '_> {
                 _ => project.text(self.module, &call.func),
             };
             let evaluator = Evaluator::new(project);
-            let scope = Scope { bound: Some(&self.bound), ..Scope::module(self.module) };
+            let scope = Scope {
+                bound: Some(&self.bound),
+                ..Scope::module(self.module)
+            };
             let found = self
                 .decorators
-                .framework(&name, Some(call), self.module, scope, &evaluator, &self.subst)
+                .framework(
+                    &name,
+                    Some(call),
+                    self.module,
+                    scope,
+                    &evaluator,
+                    &self.subst,
+                )
                 .unwrap_or_default();
             for effect in found {
                 self.effects.push(under(effect, path));
@@ -403,12 +491,24 @@ fn under(effect: Effect, path: &[String]) -> Effect {
     }
     let outer = path.join(" and ");
     match effect {
-        Effect::Skip { reason, mark } => Effect::SkipIf { condition: outer, reason, mark },
-        Effect::SkipIf { condition, reason, mark } => {
-            Effect::SkipIf { condition: format!("{outer} and {condition}"), reason, mark }
-        }
+        Effect::Skip { reason, mark } => Effect::SkipIf {
+            condition: outer,
+            reason,
+            mark,
+        },
+        Effect::SkipIf {
+            condition,
+            reason,
+            mark,
+        } => Effect::SkipIf {
+            condition: format!("{outer} and {condition}"),
+            reason,
+            mark,
+        },
         Effect::ExpectFailure { condition, reason } => Effect::ExpectFailure {
-            condition: Some(condition.map_or(outer.clone(), |inner| format!("{outer} and {inner}"))),
+            condition: Some(
+                condition.map_or(outer.clone(), |inner| format!("{outer} and {inner}")),
+            ),
             reason,
         },
     }
@@ -437,7 +537,8 @@ fn substituted(text: &str, expr: &Expr, subst: &FxHashMap<Box<str>, String>) -> 
     impl<'a> Visitor<'a> for Names<'a> {
         fn visit_expr(&mut self, expr: &'a Expr) {
             if let Expr::Name(name) = expr {
-                self.0.push((name.range.start().to_usize(), name.id.as_str()));
+                self.0
+                    .push((name.range.start().to_usize(), name.id.as_str()));
             }
             walk_expr(self, expr);
         }
@@ -452,7 +553,9 @@ fn substituted(text: &str, expr: &Expr, subst: &FxHashMap<Box<str>, String>) -> 
     let mut result = String::with_capacity(text.len());
     let mut copied = 0;
     for (at, name) in names.0 {
-        let Some(value) = subst.get(name) else { continue };
+        let Some(value) = subst.get(name) else {
+            continue;
+        };
         let (from, to) = (at - start, at - start + name.len());
         if from < copied || text.get(from..to) != Some(name) {
             continue;

@@ -41,7 +41,13 @@ pub(crate) struct Scope<'s> {
 impl Scope<'_> {
     /// The scope of module-level code.
     pub fn module(module: u32) -> Self {
-        Self { module, locals: None, params: &[], bound: None, flags: None }
+        Self {
+            module,
+            locals: None,
+            params: &[],
+            bound: None,
+            flags: None,
+        }
     }
 
     fn is_local(&self, name: &str) -> bool {
@@ -53,7 +59,8 @@ impl Scope<'_> {
             && match expr {
                 Expr::Name(name) => {
                     let name = name.id.as_str();
-                    matches!(name, "self" | "cls") && self.bound.is_none_or(|b| !b.contains_key(name))
+                    matches!(name, "self" | "cls")
+                        && self.bound.is_none_or(|b| !b.contains_key(name))
                 }
                 // `self.__class__` and `type(self)` reach the same class attributes.
                 Expr::Attribute(attribute) => {
@@ -77,7 +84,10 @@ pub(crate) struct Evaluator<'p> {
 
 impl<'p> Evaluator<'p> {
     pub fn new(project: &'p Project) -> Self {
-        Self { project, left: Cell::new(BUDGET) }
+        Self {
+            project,
+            left: Cell::new(BUDGET),
+        }
     }
 
     /// The truth of a condition.
@@ -118,7 +128,10 @@ impl<'p> Evaluator<'p> {
     fn eval(&self, expr: &Expr, scope: Scope<'_>, depth: usize) -> Value {
         let value = self.eval_inner(expr, scope, depth);
         if matches!(value, Value::Unknown(_))
-            && matches!(expr, Expr::Call(_) | Expr::Name(_) | Expr::Attribute(_) | Expr::Compare(_))
+            && matches!(
+                expr,
+                Expr::Call(_) | Expr::Name(_) | Expr::Attribute(_) | Expr::Compare(_)
+            )
             && let Some(known) = self.project.assumed(scope.module, expr)
         {
             return Value::Bool(known);
@@ -150,7 +163,11 @@ impl<'p> Evaluator<'p> {
                     Piece::Text(piece) => text.push_str(piece),
                     Piece::Unknown(_) => known = false,
                 });
-                if known { Value::Str(text.into()) } else { Value::Unknown(self.blame(expr, scope)) }
+                if known {
+                    Value::Str(text.into())
+                } else {
+                    Value::Unknown(self.blame(expr, scope))
+                }
             }
             Expr::Tuple(tuple) => self.sequence(&tuple.elts, scope, next),
             Expr::List(list) => self.sequence(&list.elts, scope, next),
@@ -220,7 +237,11 @@ impl<'p> Evaluator<'p> {
                     };
                     if decides {
                         // Whichever operand Python returns, its truth is the same.
-                        return if unknown.is_some() { Value::Bool(boolean.op == BoolOp::Or) } else { last };
+                        return if unknown.is_some() {
+                            Value::Bool(boolean.op == BoolOp::Or)
+                        } else {
+                            last
+                        };
                     }
                 }
                 unknown.map_or(last, Value::Unknown)
@@ -233,7 +254,11 @@ impl<'p> Evaluator<'p> {
                         self.eval(&choice.body, scope, next),
                         self.eval(&choice.orelse, scope, next),
                     );
-                    if a.equals(&b) == Some(true) { a } else { Value::Unknown(why) }
+                    if a.equals(&b) == Some(true) {
+                        a
+                    } else {
+                        Value::Unknown(why)
+                    }
                 }
             },
             Expr::Compare(compare) => self.compare(compare, scope, next),
@@ -275,7 +300,10 @@ impl<'p> Evaluator<'p> {
         if scope.is_local(name) {
             return Value::Unknown(Why::Runtime);
         }
-        self.definition(self.project.resolve_name(scope.module, name), depth)
+        match self.project.resolve_name(scope.module, name) {
+            Def::Unbound if builtin::is_type(name) => Value::Object,
+            def => self.definition(def, depth),
+        }
     }
 
     fn definition(&self, def: Def<'_>, depth: usize) -> Value {
@@ -298,7 +326,12 @@ impl<'p> Evaluator<'p> {
         }
     }
 
-    fn compare(&self, compare: &ruff_python_ast::ExprCompare, scope: Scope<'_>, depth: usize) -> Value {
+    fn compare(
+        &self,
+        compare: &ruff_python_ast::ExprCompare,
+        scope: Scope<'_>,
+        depth: usize,
+    ) -> Value {
         let mut left = self.eval(&compare.left, scope, depth);
         let mut unknown: Option<Why> = None;
         for (op, right) in compare.ops.iter().zip(&compare.comparators) {
@@ -307,7 +340,10 @@ impl<'p> Evaluator<'p> {
                 Some(true) => {}
                 Some(false) => return Value::Bool(false),
                 None => {
-                    unknown = unknown.max(left.why()).max(right.why()).max(Some(Why::Environment));
+                    unknown = unknown
+                        .max(left.why())
+                        .max(right.why())
+                        .max(Some(Why::Environment));
                 }
             }
             left = right;
@@ -317,7 +353,12 @@ impl<'p> Evaluator<'p> {
 
     fn binary(&self, left: Value, op: Operator, right: Value) -> Value {
         let why = left.why().max(right.why());
-        match (left, op, right) {
+        // `True` counts as 1 in arithmetic.
+        let number = |value: Value| match value {
+            Value::Bool(value) => Value::Int(i64::from(value)),
+            other => other,
+        };
+        match (number(left), op, number(right)) {
             (Value::Str(a), Operator::Add, Value::Str(b)) => self.text(format!("{a}{b}")),
             (Value::Seq(mut a), Operator::Add, Value::Seq(b)) => {
                 a.extend(b);
@@ -326,7 +367,9 @@ impl<'p> Evaluator<'p> {
             (Value::Int(a), Operator::Add, Value::Int(b)) => int(a.checked_add(b)),
             (Value::Int(a), Operator::Sub, Value::Int(b)) => int(a.checked_sub(b)),
             (Value::Int(a), Operator::Mult, Value::Int(b)) => int(a.checked_mul(b)),
-            (Value::Int(a), Operator::FloorDiv, Value::Int(b)) if b > 0 => int(Some(a.div_euclid(b))),
+            (Value::Int(a), Operator::FloorDiv, Value::Int(b)) if b > 0 => {
+                int(Some(a.div_euclid(b)))
+            }
             (Value::Int(a), Operator::Mod, Value::Int(b)) if b > 0 => int(Some(a.rem_euclid(b))),
             (Value::Str(a), Operator::Mult, Value::Int(n)) => {
                 let n = usize::try_from(n).unwrap_or(0);
@@ -348,12 +391,18 @@ impl<'p> Evaluator<'p> {
     }
 
     fn text(&self, text: String) -> Value {
-        if text.len() > BUDGET * 4 { Value::Unknown(Why::Runtime) } else { Value::Str(text.into()) }
+        if text.len() > BUDGET * 4 {
+            Value::Unknown(Why::Runtime)
+        } else {
+            Value::Str(text.into())
+        }
     }
 
     /// Charges the length of a sequence to the budget.
     fn bounded(&self, value: Value) -> Value {
-        let Value::Seq(items) = &value else { return value };
+        let Value::Seq(items) = &value else {
+            return value;
+        };
         let left = self.left.get();
         if items.len() > left {
             self.left.set(0);
@@ -388,10 +437,28 @@ impl<'p> Evaluator<'p> {
         items: &mut Vec<Value>,
     ) -> Result<(), Why> {
         let Some((first, rest)) = generators.split_first() else {
-            items.push(self.eval(element, Scope { bound: Some(bound), ..scope }, depth));
-            return if self.left.get() == 0 { Err(Why::Runtime) } else { Ok(()) };
+            items.push(self.eval(
+                element,
+                Scope {
+                    bound: Some(bound),
+                    ..scope
+                },
+                depth,
+            ));
+            return if self.left.get() == 0 {
+                Err(Why::Runtime)
+            } else {
+                Ok(())
+            };
         };
-        let over = self.eval(&first.iter, Scope { bound: Some(bound), ..scope }, depth);
+        let over = self.eval(
+            &first.iter,
+            Scope {
+                bound: Some(bound),
+                ..scope
+            },
+            depth,
+        );
         let over = match builtin::iterate(over) {
             Value::Seq(items) => items,
             other => return Err(other.why().unwrap_or(Why::Runtime)),
@@ -399,7 +466,17 @@ impl<'p> Evaluator<'p> {
         'items: for item in over {
             bind_target(&first.target, item, bound)?;
             for condition in &first.ifs {
-                match self.eval(condition, Scope { bound: Some(bound), ..scope }, depth).truth() {
+                match self
+                    .eval(
+                        condition,
+                        Scope {
+                            bound: Some(bound),
+                            ..scope
+                        },
+                        depth,
+                    )
+                    .truth()
+                {
                     Truth::True => {}
                     Truth::False => continue 'items,
                     Truth::Unknown(why) => return Err(why),
@@ -419,7 +496,9 @@ impl<'p> Evaluator<'p> {
                     ("getattr", [object, Expr::StringLiteral(name), rest @ ..])
                         if scope.is_receiver(object) =>
                     {
-                        let Some(flags) = scope.flags else { return Value::Unknown(Why::Runtime) };
+                        let Some(flags) = scope.flags else {
+                            return Value::Unknown(Why::Runtime);
+                        };
                         let name = name.value.to_str();
                         return match (flags.has_attribute(name), rest.first()) {
                             (Truth::False, Some(default)) => self.eval(default, scope, depth),
@@ -427,8 +506,12 @@ impl<'p> Evaluator<'p> {
                             _ => flags.attribute(name),
                         };
                     }
-                    ("hasattr", [object, Expr::StringLiteral(name)]) if scope.is_receiver(object) => {
-                        let Some(flags) = scope.flags else { return Value::Unknown(Why::Runtime) };
+                    ("hasattr", [object, Expr::StringLiteral(name)])
+                        if scope.is_receiver(object) =>
+                    {
+                        let Some(flags) = scope.flags else {
+                            return Value::Unknown(Why::Runtime);
+                        };
                         return truth_value(flags.has_attribute(name.value.to_str()));
                     }
                     // A switch that is on unless an environment variable turns it off is taken as
@@ -447,8 +530,10 @@ impl<'p> Evaluator<'p> {
                     _ => {}
                 }
                 if builtin::is_function(function) && !self.shadows(function, scope) {
-                    let values: Vec<Value> =
-                        arguments.iter().map(|a| self.eval(a, scope, depth)).collect();
+                    let values: Vec<Value> = arguments
+                        .iter()
+                        .map(|a| self.eval(a, scope, depth))
+                        .collect();
                     if call.arguments.keywords.is_empty()
                         && let Some(value) = builtin::call(function, &values)
                     {
@@ -462,7 +547,10 @@ impl<'p> Evaluator<'p> {
                 let name = method.attr.as_str();
                 if let Expr::Name(owner) = &*method.value {
                     let values = || -> Vec<Value> {
-                        arguments.iter().map(|a| self.eval(a, scope, depth)).collect()
+                        arguments
+                            .iter()
+                            .map(|a| self.eval(a, scope, depth))
+                            .collect()
                     };
                     match (owner.id.as_str(), name) {
                         ("itertools", "product") if call.arguments.keywords.is_empty() => {
@@ -475,8 +563,10 @@ impl<'p> Evaluator<'p> {
                 if builtin::is_method(name) && !scope.is_receiver(&method.value) {
                     let object = self.eval(&method.value, scope, depth);
                     if object.why().is_none() && call.arguments.keywords.is_empty() {
-                        let values: Vec<Value> =
-                            arguments.iter().map(|a| self.eval(a, scope, depth)).collect();
+                        let values: Vec<Value> = arguments
+                            .iter()
+                            .map(|a| self.eval(a, scope, depth))
+                            .collect();
                         if let Some(value) = builtin::method(&object, name, &values) {
                             return self.bounded(value);
                         }
@@ -502,12 +592,21 @@ impl<'p> Evaluator<'p> {
         if !call.arguments.args.is_empty() || call.arguments.keywords.is_empty() {
             return None;
         }
-        let Def::External(path) = self.project.resolve(scope.module, &call.func) else { return None };
-        if !path.rsplit('.').next()?.starts_with(|c: char| c.is_ascii_uppercase()) {
+        let Def::External(path) = self.project.resolve(scope.module, &call.func) else {
+            return None;
+        };
+        if !path
+            .rsplit('.')
+            .next()?
+            .starts_with(|c: char| c.is_ascii_uppercase())
+        {
             return None;
         }
         let fields = call.arguments.keywords.iter().map(|keyword| {
-            Some((keyword.arg.as_ref()?.as_str().into(), self.eval(&keyword.value, scope, depth)))
+            Some((
+                keyword.arg.as_ref()?.as_str().into(),
+                self.eval(&keyword.value, scope, depth),
+            ))
         });
         fields.collect::<Option<Vec<_>>>().map(Value::Record)
     }
@@ -520,7 +619,11 @@ impl<'p> Evaluator<'p> {
 
     /// Why an expression is unknown: it names something local, or else the environment decides.
     fn blame(&self, expr: &Expr, scope: Scope<'_>) -> Why {
-        if self.mentions_local(expr, scope) { Why::Runtime } else { Why::Environment }
+        if self.mentions_local(expr, scope) {
+            Why::Runtime
+        } else {
+            Why::Environment
+        }
     }
 
     fn mentions_local(&self, expr: &Expr, scope: Scope<'_>) -> bool {
@@ -545,12 +648,21 @@ impl<'p> Evaluator<'p> {
                 walk_expr(self, expr);
             }
         }
-        let mut finder = Finder { scope, found: false };
+        let mut finder = Finder {
+            scope,
+            found: false,
+        };
         finder.visit_expr(expr);
         finder.found
     }
 
-    fn fstring(&self, expr: &Expr, scope: Scope<'_>, depth: usize, emit: &mut dyn FnMut(Piece<'_>)) {
+    fn fstring(
+        &self,
+        expr: &Expr,
+        scope: Scope<'_>,
+        depth: usize,
+        emit: &mut dyn FnMut(Piece<'_>),
+    ) {
         use ruff_python_ast::{ConversionFlag, FStringPart, InterpolatedStringElement};
         let Expr::FString(fstring) = expr else { return };
         for part in &fstring.value {

@@ -92,7 +92,10 @@ pub(crate) struct Class {
 impl Class {
     /// The last definition of `name` in the class body.
     pub fn member(&self, name: &str) -> Option<&Member> {
-        self.members.iter().rev().find(|member| &*member.name == name)
+        self.members
+            .iter()
+            .rev()
+            .find(|member| &*member.name == name)
     }
 }
 
@@ -169,12 +172,16 @@ impl Module {
 
     /// The line of a byte offset, counted from 1.
     pub fn line(&self, offset: u32) -> usize {
-        self.lines.get_or_init(|| LineIndex::new(&self.text)).line(offset as usize)
+        self.lines
+            .get_or_init(|| LineIndex::new(&self.text))
+            .line(offset as usize)
     }
 
     /// The source text of a node.
     pub fn slice(&self, range: TextRange) -> &str {
-        self.text.get(range.start().to_usize()..range.end().to_usize()).unwrap_or("")
+        self.text
+            .get(range.start().to_usize()..range.end().to_usize())
+            .unwrap_or("")
     }
 
     fn bind(&mut self, name: &str, binding: Binding, conditional: bool) {
@@ -224,7 +231,12 @@ impl Module {
                         let from = ImportFrom {
                             module: import.module.as_ref().map_or("", |m| m.as_str()).into(),
                             level: import.level,
-                            name: if alias.name.as_str() == "*" { "" } else { alias.name.as_str() }.into(),
+                            name: if alias.name.as_str() == "*" {
+                                ""
+                            } else {
+                                alias.name.as_str()
+                            }
+                            .into(),
                             offset: alias.range.start().to_u32(),
                         };
                         if from.name.is_empty() {
@@ -318,14 +330,24 @@ impl Module {
     }
 
     fn read_class(&mut self, class: &StmtClassDef) -> u32 {
-        let decorators: Vec<Expr> = class.decorator_list.iter().map(|d| d.expression.clone()).collect();
-        let bases: Vec<Expr> =
-            class.arguments.as_ref().map_or_else(Vec::new, |arguments| arguments.args.to_vec());
+        let decorators: Vec<Expr> = class
+            .decorator_list
+            .iter()
+            .map(|d| d.expression.clone())
+            .collect();
+        let bases: Vec<Expr> = class
+            .arguments
+            .as_ref()
+            .map_or_else(Vec::new, |arguments| arguments.args.to_vec());
         for expr in &decorators {
             self.note_used(expr);
         }
         // Of the library's own classes only those for tests have tests.
-        for expr in bases.iter().filter(|expr| self.slice(expr.range()).contains("Test")).collect::<Vec<_>>() {
+        for expr in bases
+            .iter()
+            .filter(|expr| self.slice(expr.range()).contains("Test"))
+            .collect::<Vec<_>>()
+        {
             self.note_used(expr);
         }
         let mut result = Class {
@@ -419,8 +441,11 @@ impl Module {
     }
 
     fn read_function(&mut self, function: &StmtFunctionDef) -> u32 {
-        let decorators: Vec<Expr> =
-            function.decorator_list.iter().map(|d| d.expression.clone()).collect();
+        let decorators: Vec<Expr> = function
+            .decorator_list
+            .iter()
+            .map(|d| d.expression.clone())
+            .collect();
         for expr in &decorators {
             self.note_used(expr);
         }
@@ -432,7 +457,11 @@ impl Module {
             params: flow::parameter_names(&function.parameters),
             locals: body.locals,
             steps: body.steps,
-            body: if flow::is_empty(&function.body) { Body::Empty } else { Body::Code },
+            body: if flow::is_empty(&function.body) {
+                Body::Empty
+            } else {
+                Body::Code
+            },
             idle_skips: body.idle_skips,
             definition: None,
         });

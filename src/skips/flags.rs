@@ -31,7 +31,12 @@ pub(crate) enum Lookup {
 
 impl<'s> ClassView<'s> {
     pub fn new(suite: &'s Suite<'s>, class: ClassId) -> Self {
-        Self { suite, class, known: RefCell::default(), asked: RefCell::default() }
+        Self {
+            suite,
+            class,
+            known: RefCell::default(),
+            asked: RefCell::default(),
+        }
     }
 
     /// Starts to record lookups.
@@ -92,12 +97,18 @@ impl<'s> ClassView<'s> {
             None => 0,
         };
         for ancestor in &order[start..] {
-            let Ancestor::Class(id) = ancestor else { continue };
+            let Ancestor::Class(id) = ancestor else {
+                continue;
+            };
             if let Some(member) = self.suite.project.class(*id).member(name) {
                 return match member.kind {
-                    MemberKind::Function(function) => {
-                        Some((*id, FunctionId { module: id.module, function }))
-                    }
+                    MemberKind::Function(function) => Some((
+                        *id,
+                        FunctionId {
+                            module: id.module,
+                            function,
+                        },
+                    )),
                     _ => None,
                 };
             }
@@ -108,23 +119,35 @@ impl<'s> ClassView<'s> {
     fn look_up(&self, name: &str) -> Value {
         let project = self.suite.project;
         let lineage = self.suite.lineages.get(self.class);
-        if lineage.classes().any(|id| project.class(id).assigned.contains(name)) {
+        if lineage
+            .classes()
+            .any(|id| project.class(id).assigned.contains(name))
+        {
             return Value::Unknown(Why::Flag);
         }
         for ancestor in &lineage.order {
             let id = match ancestor {
                 Ancestor::Class(id) => *id,
                 Ancestor::Outside(outside) => {
-                    if lineage.opaque.as_ref().is_some_and(|(_, name)| name == outside) {
+                    if lineage
+                        .opaque
+                        .as_ref()
+                        .is_some_and(|(_, name)| name == outside)
+                    {
                         return Value::Unknown(Why::Flag);
                     }
                     continue;
                 }
             };
-            let Some(member) = project.class(id).member(name) else { continue };
+            let Some(member) = project.class(id).member(name) else {
+                continue;
+            };
             let value = match &member.kind {
                 MemberKind::Function(function) => {
-                    let function = FunctionId { module: id.module, function: *function };
+                    let function = FunctionId {
+                        module: id.module,
+                        function: *function,
+                    };
                     // A property's value is computed by the test run.
                     if project.function(function).decorators.is_empty() {
                         return Value::Object;
@@ -172,12 +195,21 @@ impl ClassView<'_> {
     fn look_for(&self, name: &str) -> Truth {
         let project = self.suite.project;
         let lineage = self.suite.lineages.get(self.class);
-        if lineage.classes().any(|id| project.class(id).member(name).is_some()) {
+        if lineage
+            .classes()
+            .any(|id| project.class(id).member(name).is_some())
+        {
             return Truth::True;
         }
-        let assigned = lineage.classes().any(|id| project.class(id).assigned.contains(name));
+        let assigned = lineage
+            .classes()
+            .any(|id| project.class(id).assigned.contains(name));
         // `unittest.TestCase` has attributes of its own; their names are not those of flags.
-        if assigned || lineage.opaque.is_some() || name.starts_with("_test") || name.starts_with("assert") {
+        if assigned
+            || lineage.opaque.is_some()
+            || name.starts_with("_test")
+            || name.starts_with("assert")
+        {
             return Truth::Unknown(Why::Flag);
         }
         Truth::False

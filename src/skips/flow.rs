@@ -15,11 +15,22 @@ const MAX_DEPTH: usize = 40;
 pub(crate) enum Step {
     /// `self.skipTest(…)`, `raise SkipTest(…)`, `pytest.skip(…)`.
     Skip { offset: u32, reason: Option<Expr> },
-    If { test: Expr, then: Vec<Step>, otherwise: Vec<Step> },
-    /// A `for` loop with what it runs over, or a `while` loop.
-    Loop { over: Option<Expr>, body: Vec<Step> },
+    If {
+        test: Expr,
+        then: Vec<Step>,
+        otherwise: Vec<Step>,
+    },
+    /// A `for` loop with what it runs over, or a `while` loop with its condition.
+    Loop {
+        over: Expr,
+        is_while: bool,
+        body: Vec<Step>,
+    },
     /// A call, as a statement of its own, that hands `self` on.
-    Call { target: Target, arguments: Vec<Expr> },
+    Call {
+        target: Target,
+        arguments: Vec<Expr>,
+    },
     /// Steps that may not happen or whose skip may be caught: `try`, `match`, `with self.subTest()`.
     Perhaps(Vec<Step>),
     /// `return`, or `raise` of something else than a skip.
@@ -70,7 +81,12 @@ pub(crate) fn parameter_names(parameters: &Parameters) -> Vec<Box<str>> {
         .chain(&parameters.args)
         .map(|p| p.parameter.name.as_str().into())
         .chain(parameters.vararg.iter().map(|p| p.name.as_str().into()))
-        .chain(parameters.kwonlyargs.iter().map(|p| p.parameter.name.as_str().into()))
+        .chain(
+            parameters
+                .kwonlyargs
+                .iter()
+                .map(|p| p.parameter.name.as_str().into()),
+        )
         .chain(parameters.kwarg.iter().map(|p| p.name.as_str().into()))
         .collect()
 }
@@ -79,10 +95,14 @@ pub(crate) fn parameter_names(parameters: &Parameters) -> Vec<Box<str>> {
 pub(crate) fn is_empty(body: &[Stmt]) -> bool {
     body.iter().all(|stmt| match stmt {
         Stmt::Pass(_) => true,
-        Stmt::Expr(stmt) => matches!(&*stmt.value, Expr::StringLiteral(_) | Expr::EllipsisLiteral(_)),
-        Stmt::Return(stmt) => {
-            stmt.value.as_deref().is_none_or(|value| matches!(value, Expr::NoneLiteral(_)))
-        }
+        Stmt::Expr(stmt) => matches!(
+            &*stmt.value,
+            Expr::StringLiteral(_) | Expr::EllipsisLiteral(_)
+        ),
+        Stmt::Return(stmt) => stmt
+            .value
+            .as_deref()
+            .is_none_or(|value| matches!(value, Expr::NoneLiteral(_))),
         _ => false,
     })
 }
@@ -98,7 +118,11 @@ pub(crate) fn skip_reason(call: &ExprCall) -> Option<&Expr> {
         call.arguments
             .keywords
             .iter()
-            .find(|k| k.arg.as_ref().is_some_and(|a| matches!(a.as_str(), "reason" | "msg")))
+            .find(|k| {
+                k.arg
+                    .as_ref()
+                    .is_some_and(|a| matches!(a.as_str(), "reason" | "msg"))
+            })
             .map(|k| &k.value)
     })
 }
@@ -121,7 +145,12 @@ pub(crate) fn is_skip_test(expr: &Expr) -> bool {
 
 /// Adds the attributes of `self`/`cls` that a method assigns or sets by name.
 pub(crate) fn instance_assignments(function: &StmtFunctionDef, into: &mut FxHashSet<Box<str>>) {
-    let Some(first) = function.parameters.posonlyargs.iter().chain(&function.parameters.args).next()
+    let Some(first) = function
+        .parameters
+        .posonlyargs
+        .iter()
+        .chain(&function.parameters.args)
+        .next()
     else {
         return;
     };
@@ -135,7 +164,10 @@ fn assignments(block: &[Stmt], receiver: &str, into: &mut FxHashSet<Box<str>>, d
     for stmt in block {
         match stmt {
             Stmt::Assign(assign) => {
-                assign.targets.iter().for_each(|target| assigned_attribute(target, receiver, into));
+                assign
+                    .targets
+                    .iter()
+                    .for_each(|target| assigned_attribute(target, receiver, into));
             }
             Stmt::AugAssign(assign) => assigned_attribute(&assign.target, receiver, into),
             Stmt::AnnAssign(assign) => assigned_attribute(&assign.target, receiver, into),
@@ -262,7 +294,9 @@ fn may_skip(body: &[Stmt], depth: usize) -> bool {
                 Expr::Call(call) => is_skip_test(&call.func),
                 bare => is_skip_test(bare),
             }),
-            compound => inner_blocks(compound).into_iter().any(|inner| may_skip(inner, depth + 1)),
+            compound => inner_blocks(compound)
+                .into_iter()
+                .any(|inner| may_skip(inner, depth + 1)),
         })
 }
 
@@ -297,7 +331,10 @@ fn block(body: &[Stmt], idle: &mut Vec<u32>, depth: usize) -> Vec<Step> {
                     reason: skip_reason(call).cloned(),
                 }),
                 Some(bare) if is_skip_test(bare) => {
-                    steps.push(Step::Skip { offset: stmt.range.start().to_u32(), reason: None });
+                    steps.push(Step::Skip {
+                        offset: stmt.range.start().to_u32(),
+                        reason: None,
+                    });
                 }
                 _ => steps.push(Step::Exit),
             },
@@ -309,18 +346,30 @@ fn block(body: &[Stmt], idle: &mut Vec<u32>, depth: usize) -> Vec<Step> {
                     otherwise = match &clause.test {
                         None => inner,
                         Some(_) if inner.is_empty() && otherwise.is_empty() => Vec::new(),
-                        Some(test) => vec![Step::If { test: test.clone(), then: inner, otherwise }],
+                        Some(test) => vec![Step::If {
+                            test: test.clone(),
+                            then: inner,
+                            otherwise,
+                        }],
                     };
                 }
                 let then = block(&branch.body, idle, depth + 1);
                 if !(then.is_empty() && otherwise.is_empty()) {
-                    steps.push(Step::If { test: (*branch.test).clone(), then, otherwise });
+                    steps.push(Step::If {
+                        test: (*branch.test).clone(),
+                        then,
+                        otherwise,
+                    });
                 }
             }
             Stmt::For(stmt) => {
                 let body = block(&stmt.body, idle, depth + 1);
                 if body.iter().any(matters) {
-                    steps.push(Step::Loop { over: Some((*stmt.iter).clone()), body });
+                    steps.push(Step::Loop {
+                        over: (*stmt.iter).clone(),
+                        is_while: false,
+                        body,
+                    });
                 } else if body.iter().any(exits_function) {
                     steps.push(Step::Perhaps(vec![Step::Exit]));
                 }
@@ -333,7 +382,11 @@ fn block(body: &[Stmt], idle: &mut Vec<u32>, depth: usize) -> Vec<Step> {
             Stmt::While(stmt) => {
                 let body = block(&stmt.body, idle, depth + 1);
                 if body.iter().any(matters) {
-                    steps.push(Step::Loop { over: None, body });
+                    steps.push(Step::Loop {
+                        over: (*stmt.test).clone(),
+                        is_while: true,
+                        body,
+                    });
                 }
             }
             Stmt::With(stmt) => {
@@ -389,7 +442,9 @@ fn matters(step: &Step) -> bool {
     match step {
         Step::Skip { .. } | Step::Call { .. } => true,
         Step::Exit | Step::Leave => false,
-        Step::If { then, otherwise, .. } => then.iter().chain(otherwise).any(matters),
+        Step::If {
+            then, otherwise, ..
+        } => then.iter().chain(otherwise).any(matters),
         Step::Loop { body, .. } | Step::Perhaps(body) => body.iter().any(matters),
     }
 }
@@ -397,7 +452,9 @@ fn matters(step: &Step) -> bool {
 fn exits_function(step: &Step) -> bool {
     match step {
         Step::Exit => true,
-        Step::If { then, otherwise, .. } => then.iter().chain(otherwise).any(exits_function),
+        Step::If {
+            then, otherwise, ..
+        } => then.iter().chain(otherwise).any(exits_function),
         Step::Loop { body, .. } | Step::Perhaps(body) => body.iter().any(exits_function),
         Step::Skip { .. } | Step::Call { .. } | Step::Leave => false,
     }
@@ -405,23 +462,30 @@ fn exits_function(step: &Step) -> bool {
 
 /// Context managers that swallow a skip.
 fn catches(context: &Expr) -> bool {
-    let Expr::Call(call) = context else { return false };
+    let Expr::Call(call) = context else {
+        return false;
+    };
     let name = match &*call.func {
         Expr::Attribute(attribute) => attribute.attr.as_str(),
         Expr::Name(name) => name.id.as_str(),
         _ => return false,
     };
-    matches!(name, "subTest" | "suppress" | "raises" | "assertRaises" | "assertRaisesRegex")
+    matches!(
+        name,
+        "subTest" | "suppress" | "raises" | "assertRaises" | "assertRaisesRegex"
+    )
 }
 
 /// The step a call amounts to; without `whole`, its arguments are left out.
 fn call_step(call: &ExprCall, idle: &mut Vec<u32>, whole: bool) -> Option<Step> {
     let offset = call.range().start().to_u32();
-    let passes_self = || {
-        matches!(call.arguments.args.first(), Some(Expr::Name(name)) if name.id.as_str() == "self")
-    };
+    let passes_self = || matches!(call.arguments.args.first(), Some(Expr::Name(name)) if name.id.as_str() == "self");
     let arguments = |skip: usize| -> Vec<Expr> {
-        if whole { call.arguments.args.iter().skip(skip).cloned().collect() } else { Vec::new() }
+        if whole {
+            call.arguments.args.iter().skip(skip).cloned().collect()
+        } else {
+            Vec::new()
+        }
     };
     let reason = || skip_reason(call).filter(|_| whole).cloned();
     if is_idle(call) {
@@ -429,27 +493,35 @@ fn call_step(call: &ExprCall, idle: &mut Vec<u32>, whole: bool) -> Option<Step> 
         return None;
     }
     if is_pytest_skip(call) {
-        return Some(Step::Skip { offset, reason: reason() });
+        return Some(Step::Skip {
+            offset,
+            reason: reason(),
+        });
     }
     match &*call.func {
         Expr::Attribute(attribute) => {
             let name = attribute.attr.as_str();
             match &*attribute.value {
                 Expr::Name(owner) => match (owner.id.as_str(), name) {
-                    (_, "skipTest") => Some(Step::Skip { offset, reason: reason() }),
-                    ("self" | "cls", _) if !name.starts_with("assert") => {
-                        Some(Step::Call { target: Target::Method(name.into()), arguments: arguments(0) })
-                    }
+                    (_, "skipTest") => Some(Step::Skip {
+                        offset,
+                        reason: reason(),
+                    }),
+                    ("self" | "cls", _) if !name.starts_with("assert") => Some(Step::Call {
+                        target: Target::Method(name.into()),
+                        arguments: arguments(0),
+                    }),
                     _ if passes_self() => Some(Step::Call {
                         target: Target::Unbound((*attribute.value).clone(), name.into()),
                         arguments: arguments(1),
                     }),
                     _ => None,
                 },
-                Expr::Call(inner)
-                    if matches!(&*inner.func, Expr::Name(name) if name.id.as_str() == "super") =>
-                {
-                    Some(Step::Call { target: Target::Super(name.into()), arguments: arguments(0) })
+                Expr::Call(inner) if matches!(&*inner.func, Expr::Name(name) if name.id.as_str() == "super") => {
+                    Some(Step::Call {
+                        target: Target::Super(name.into()),
+                        arguments: arguments(0),
+                    })
                 }
                 _ => None,
             }

@@ -74,7 +74,9 @@ impl Reach {
         loop {
             let before = names.len();
             for function in &pending {
-                if !names.contains(&*function.name) && function.steps.iter().any(|s| calls(s, &names)) {
+                if !names.contains(&*function.name)
+                    && function.steps.iter().any(|s| calls(s, &names))
+                {
                     names.insert(&function.name);
                 }
             }
@@ -89,11 +91,18 @@ impl Reach {
                 module
                     .functions
                     .iter()
-                    .map(|f| f.steps.iter().any(|step| skips(step) || calls(step, &names)))
+                    .map(|f| {
+                        f.steps
+                            .iter()
+                            .any(|step| skips(step) || calls(step, &names))
+                    })
                     .collect()
             })
             .collect();
-        Self { reaches, known: (0..SHARDS).map(|_| Mutex::default()).collect() }
+        Self {
+            reaches,
+            known: (0..SHARDS).map(|_| Mutex::default()).collect(),
+        }
     }
 
     pub fn can_skip(&self, id: FunctionId) -> bool {
@@ -104,12 +113,15 @@ impl Reach {
 fn skips(step: &Step) -> bool {
     match step {
         Step::Skip { .. } => true,
-        Step::If { then, otherwise, .. } => then.iter().chain(otherwise).any(skips),
+        Step::If {
+            then, otherwise, ..
+        } => then.iter().chain(otherwise).any(skips),
         Step::Loop { body, .. } | Step::Perhaps(body) => body.iter().any(skips),
         // What `super()` runs may be a test that is skipped by a decorator.
-        Step::Call { target: Target::Super(name) | Target::Unbound(_, name), .. } => {
-            name.starts_with("test")
-        }
+        Step::Call {
+            target: Target::Super(name) | Target::Unbound(_, name),
+            ..
+        } => name.starts_with("test"),
         Step::Call { .. } | Step::Exit | Step::Leave => false,
     }
 }
@@ -117,11 +129,14 @@ fn skips(step: &Step) -> bool {
 fn calls(step: &Step, names: &FxHashSet<&str>) -> bool {
     match step {
         Step::Call { target, .. } => match target {
-            Target::Method(name) | Target::Super(name) | Target::Function(name) | Target::Unbound(_, name) => {
-                names.contains(&**name)
-            }
+            Target::Method(name)
+            | Target::Super(name)
+            | Target::Function(name)
+            | Target::Unbound(_, name) => names.contains(&**name),
         },
-        Step::If { then, otherwise, .. } => then.iter().chain(otherwise).any(|s| calls(s, names)),
+        Step::If {
+            then, otherwise, ..
+        } => then.iter().chain(otherwise).any(|s| calls(s, names)),
         Step::Loop { body, .. } | Step::Perhaps(body) => body.iter().any(|s| calls(s, names)),
         Step::Skip { .. } | Step::Exit | Step::Leave => false,
     }
@@ -152,7 +167,6 @@ enum Condition<'w> {
     Holds(u32, &'w Expr),
     Fails(u32, &'w Expr),
     Over(u32, &'w Expr),
-    While,
 }
 
 struct Walk<'w, 's> {
@@ -182,7 +196,10 @@ pub(crate) fn judge(
     }
     let key = (owner, function, case.as_ptr() as usize);
     let shard = &reach.known[(function.function as usize ^ function.module as usize) % SHARDS];
-    if let Some(known) = shard.lock().unwrap_or_else(PoisonError::into_inner).get(&key)
+    if let Some(known) = shard
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .get(&key)
         && let Some((_, outcome)) = known.iter().find(|(lookups, _)| view.answers(lookups))
     {
         return outcome.clone();
@@ -206,8 +223,13 @@ fn walk(
     case: &[Value],
 ) -> Outcome {
     let definition = view.suite.project.function(function);
-    let bound: FxHashMap<Box<str>, Value> =
-        definition.params.iter().skip(1).cloned().zip(case.iter().cloned()).collect();
+    let bound: FxHashMap<Box<str>, Value> = definition
+        .params
+        .iter()
+        .skip(1)
+        .cloned()
+        .zip(case.iter().cloned())
+        .collect();
     let mut walk = Walk {
         view,
         reach,
@@ -218,14 +240,22 @@ fn walk(
         uncertain: 0,
         steps: 0,
     };
-    let frame = Frame { function, owner, bound: &bound, depth: 0 };
+    let frame = Frame {
+        function,
+        owner,
+        bound: &bound,
+        depth: 0,
+    };
     let mut may_exit = false;
     let flow = walk.run(&definition.steps, frame, &mut may_exit);
     let certain = match flow {
         Flow::Skipped(guard) => Some(guard),
         Flow::On | Flow::Left => None,
     };
-    Outcome { certain, possible: walk.possible }
+    Outcome {
+        certain,
+        possible: walk.possible,
+    }
 }
 
 impl<'w, 's: 'w> Walk<'w, 's> {
@@ -245,18 +275,22 @@ impl<'w, 's: 'w> Walk<'w, 's> {
                     }
                     return Flow::Skipped(guard);
                 }
-                Step::If { test, then, otherwise } => {
-                    match self.branch(test, then, otherwise, frame, may_exit) {
-                        Flow::On => {}
-                        ended => return ended,
-                    }
-                }
-                Step::Loop { over, body } => {
-                    match self.repeat(over.as_ref(), body, frame, may_exit) {
-                        Flow::On => {}
-                        ended => return ended,
-                    }
-                }
+                Step::If {
+                    test,
+                    then,
+                    otherwise,
+                } => match self.branch(test, then, otherwise, frame, may_exit) {
+                    Flow::On => {}
+                    ended => return ended,
+                },
+                Step::Loop {
+                    over,
+                    is_while,
+                    body,
+                } => match self.repeat(over, *is_while, body, frame, may_exit) {
+                    Flow::On => {}
+                    ended => return ended,
+                },
                 Step::Perhaps(body) => {
                     self.uncertain += 1;
                     let mut inner = *may_exit;
@@ -346,18 +380,25 @@ impl<'w, 's: 'w> Walk<'w, 's> {
 
     fn repeat(
         &mut self,
-        over: Option<&'w Expr>,
+        over: &'w Expr,
+        is_while: bool,
         body: &'w [Step],
         frame: Frame<'_>,
         may_exit: &mut bool,
     ) -> Flow {
-        let runs = over.map_or(Truth::Unknown(Why::Runtime), |over| {
-            match self.evaluator.value(over, self.scope(frame)) {
+        let module = frame.function.module;
+        let (runs, condition) = if is_while {
+            (
+                self.evaluator.truth(over, self.scope(frame)),
+                Condition::Holds(module, over),
+            )
+        } else {
+            let runs = match self.evaluator.value(over, self.scope(frame)) {
                 Value::Object => Truth::Unknown(Why::Runtime),
                 value => value.truth(),
-            }
-        });
-        let condition = over.map_or(Condition::While, |over| Condition::Over(frame.function.module, over));
+            };
+            (runs, Condition::Over(module, over))
+        };
         match runs {
             Truth::False => Flow::On,
             Truth::True => {
@@ -387,7 +428,12 @@ impl<'w, 's: 'w> Walk<'w, 's> {
     }
 
     /// Follows a call; the skip it certainly leads to.
-    fn call(&mut self, target: &'w Target, arguments: &'w [Expr], frame: Frame<'_>) -> Option<Guard> {
+    fn call(
+        &mut self,
+        target: &'w Target,
+        arguments: &'w [Expr],
+        frame: Frame<'_>,
+    ) -> Option<Guard> {
         if frame.depth >= MAX_CALLS {
             return None;
         }
@@ -400,27 +446,48 @@ impl<'w, 's: 'w> Walk<'w, 's> {
                 _ => return None,
             },
             Target::Unbound(class, name) => {
-                let Def::Class(class) = project.resolve(frame.function.module, class) else { return None };
+                let Def::Class(class) = project.resolve(frame.function.module, class) else {
+                    return None;
+                };
                 if !self.view.suite.lineages.has(class) {
                     return None;
                 }
-                let found = self.view.suite.lineages.get(class).classes().find_map(|id| {
-                    match project.class(id).member(name)?.kind {
-                        super::facts::MemberKind::Function(function) => {
-                            Some((id, FunctionId { module: id.module, function }))
-                        }
+                let found = self
+                    .view
+                    .suite
+                    .lineages
+                    .get(class)
+                    .classes()
+                    .find_map(|id| match project.class(id).member(name)?.kind {
+                        super::facts::MemberKind::Function(function) => Some((
+                            id,
+                            FunctionId {
+                                module: id.module,
+                                function,
+                            },
+                        )),
                         _ => None,
-                    }
-                });
+                    });
                 found?
             }
         };
         let definition = project.function(function);
         // A skipped test raises when it is called, whoever calls it.
-        if matches!(target, Target::Super(_) | Target::Unbound(..)) && !definition.decorators.is_empty() {
+        if matches!(target, Target::Super(_) | Target::Unbound(..))
+            && !definition.decorators.is_empty()
+        {
             for decorator in &definition.decorators {
-                for effect in self.view.suite.decorators.effects(function.module, decorator) {
-                    if let Effect::Skip { reason, mark: false } = effect {
+                for effect in self
+                    .view
+                    .suite
+                    .decorators
+                    .effects(function.module, decorator)
+                {
+                    if let Effect::Skip {
+                        reason,
+                        mark: false,
+                    } = effect
+                    {
                         return Some(Guard {
                             module: function.module,
                             offset: definition.offset,
@@ -446,9 +513,16 @@ impl<'w, 's: 'w> Walk<'w, 's> {
                 _ => self.evaluator.value(argument, scope),
             }))
             .collect();
-        let starred = arguments.iter().any(|argument| matches!(argument, Expr::Starred(_)));
+        let starred = arguments
+            .iter()
+            .any(|argument| matches!(argument, Expr::Starred(_)));
         let bound = if starred { FxHashMap::default() } else { bound };
-        let inner = Frame { function, owner, bound: &bound, depth: frame.depth + 1 };
+        let inner = Frame {
+            function,
+            owner,
+            bound: &bound,
+            depth: frame.depth + 1,
+        };
         let mut may_exit = false;
         match self.run(&definition.steps, inner, &mut may_exit) {
             Flow::Skipped(guard) => Some(guard),
@@ -495,19 +569,24 @@ impl<'w, 's: 'w> Walk<'w, 's> {
                 Condition::Fails(module, test) => {
                     let text = project.text(module, test);
                     match text.strip_prefix("not ") {
-                        Some(rest) if !rest.contains(" and ") && !rest.contains(" or ") => rest.to_owned(),
+                        Some(rest) if !rest.contains(" and ") && !rest.contains(" or ") => {
+                            rest.to_owned()
+                        }
                         _ => format!("not ({text})"),
                     }
                 }
                 Condition::Over(module, over) => format!("in {}", project.text(module, over)),
-                Condition::While => "while".to_owned(),
             })
             .collect();
         Some(parts.join(" and ").into())
     }
 
     fn note(&mut self, mut guard: Guard, why: Why) {
-        let why = if self.uncertain > 0 { Why::Runtime } else { why };
+        let why = if self.uncertain > 0 {
+            Why::Runtime
+        } else {
+            why
+        };
         if why == Why::Runtime {
             if self.noted_runtime {
                 return;

@@ -29,8 +29,13 @@ pub enum LintKind {
 
 impl LintKind {
     /// All kinds.
-    pub const ALL: [Self; 5] =
-        [Self::StaleSkip, Self::UnreadFlag, Self::SkipWithoutEffect, Self::MissingReason, Self::EmptyBody];
+    pub const ALL: [Self; 5] = [
+        Self::StaleSkip,
+        Self::UnreadFlag,
+        Self::SkipWithoutEffect,
+        Self::MissingReason,
+        Self::EmptyBody,
+    ];
 
     /// The name in reports.
     pub fn name(self) -> &'static str {
@@ -46,7 +51,9 @@ impl LintKind {
     /// One sentence on what it means and what to do.
     pub fn explanation(self) -> &'static str {
         match self {
-            Self::StaleSkip => "The skipped test exists in no base class any more: remove the override.",
+            Self::StaleSkip => {
+                "The skipped test exists in no base class any more: remove the override."
+            }
             Self::UnreadFlag => "No test reads this class flag: remove it.",
             Self::SkipWithoutEffect => {
                 "The skip skips nothing: put it below `parameterized.expand` and into the test class."
@@ -75,19 +82,28 @@ pub struct Lint {
 /// Finds all lints in the model test files, sorted by place.
 pub(crate) fn find(suite: &Suite<'_>, concrete: &[Concrete], common: &[CommonTest]) -> Vec<Lint> {
     let project = suite.project;
-    let mixins: FxHashSet<ClassId> = common.iter().flat_map(|test| test.mixins.iter().copied()).collect();
+    let mixins: FxHashSet<ClassId> = common
+        .iter()
+        .flat_map(|test| test.mixins.iter().copied())
+        .collect();
     let mut collected: FxHashSet<ClassId> = FxHashSet::default();
     for class in concrete {
         collected.extend(suite.lineages.get(class.class).classes());
     }
-    let mut finder = Finding { suite, lints: Vec::new() };
+    let mut finder = Finding {
+        suite,
+        lints: Vec::new(),
+    };
     let mut flags: FxHashMap<&str, Vec<(u32, u32, &str)>> = FxHashMap::default();
     for (number, module) in project.modules.iter().enumerate() {
         if !under_models(&module.path) {
             continue;
         }
         for (place, class) in module.classes.iter().enumerate() {
-            let id = ClassId { module: number as u32, class: place as u32 };
+            let id = ClassId {
+                module: number as u32,
+                class: place as u32,
+            };
             finder.reasons(id);
             finder.idle_calls(id);
             if !collected.contains(&id) {
@@ -103,16 +119,22 @@ pub(crate) fn find(suite: &Suite<'_>, concrete: &[Concrete], common: &[CommonTes
             }
             // A value that hides an inherited test switches it off: it needs no reader.
             let hides = |name: &str| {
-                lineage
-                    .classes()
-                    .skip(1)
-                    .any(|ancestor| suite.own(ancestor).iter().any(|i| i.is_test() && &*i.name == name))
+                lineage.classes().skip(1).any(|ancestor| {
+                    suite
+                        .own(ancestor)
+                        .iter()
+                        .any(|i| i.is_test() && &*i.name == name)
+                })
             };
             for member in &class.members {
                 let is_flag = matches!(&member.kind, MemberKind::Value(Some(value))
                     if matches!(&**value, Expr::BooleanLiteral(_)));
                 if is_flag && !hides(&member.name) {
-                    flags.entry(&member.name).or_default().push((id.module, member.offset, &class.name));
+                    flags.entry(&member.name).or_default().push((
+                        id.module,
+                        member.offset,
+                        &class.name,
+                    ));
                 }
             }
         }
@@ -124,7 +146,12 @@ pub(crate) fn find(suite: &Suite<'_>, concrete: &[Concrete], common: &[CommonTes
             continue;
         }
         for &(module, offset, class) in &flags[name] {
-            finder.add(LintKind::UnreadFlag, module, offset, format!("nothing reads `{name}` of `{class}`"));
+            finder.add(
+                LintKind::UnreadFlag,
+                module,
+                offset,
+                format!("nothing reads `{name}` of `{class}`"),
+            );
         }
     }
     let mut lints = finder.lints;
@@ -141,7 +168,12 @@ struct Finding<'a, 'p> {
 impl Finding<'_, '_> {
     fn add(&mut self, kind: LintKind, module: u32, offset: u32, message: String) {
         let source = self.suite.project.module(module);
-        self.lints.push(Lint { file: source.path.to_string(), line: source.line(offset), kind, message });
+        self.lints.push(Lint {
+            file: source.path.to_string(),
+            line: source.line(offset),
+            kind,
+            message,
+        });
     }
 
     /// Skips without a reason, on the class or its methods.
@@ -150,7 +182,10 @@ impl Finding<'_, '_> {
         let module = project.module(id.module);
         let class = project.class(id);
         let mut found: Vec<(u32, String)> = Vec::new();
-        let on_class = class.decorators.iter().map(|decorator| (decorator, &class.name));
+        let on_class = class
+            .decorators
+            .iter()
+            .map(|decorator| (decorator, &class.name));
         let on_methods = class.members.iter().filter_map(|member| match member.kind {
             MemberKind::Function(function) => Some(&module.functions[function as usize]),
             _ => None,
@@ -179,10 +214,14 @@ impl Finding<'_, '_> {
         let project = self.suite.project;
         let module = project.module(id.module);
         for member in &project.class(id).members {
-            let MemberKind::Function(function) = member.kind else { continue };
+            let MemberKind::Function(function) = member.kind else {
+                continue;
+            };
             for &offset in &module.functions[function as usize].idle_skips {
-                let message =
-                    format!("`unittest.skip` called in the body of `{}` does nothing", member.name);
+                let message = format!(
+                    "`unittest.skip` called in the body of `{}` does nothing",
+                    member.name
+                );
                 self.add(LintKind::SkipWithoutEffect, id.module, offset, message);
             }
         }
@@ -193,13 +232,24 @@ impl Finding<'_, '_> {
         let project = self.suite.project;
         let module = project.module(id.module);
         let class = project.class(id);
-        for member in class.members.iter().filter(|member| member.name.starts_with("test")) {
-            let MemberKind::Function(function) = member.kind else { continue };
+        for member in class
+            .members
+            .iter()
+            .filter(|member| member.name.starts_with("test"))
+        {
+            let MemberKind::Function(function) = member.kind else {
+                continue;
+            };
             for decorator in &module.functions[function as usize].decorators {
                 let effects = self.suite.decorators.effects(id.module, decorator);
-                if effects.iter().any(|effect| matches!(effect, Effect::Skip { .. })) {
-                    let message =
-                        format!("`{}` is skipped in `{}`, which is no test class", member.name, class.name);
+                if effects
+                    .iter()
+                    .any(|effect| matches!(effect, Effect::Skip { .. }))
+                {
+                    let message = format!(
+                        "`{}` is skipped in `{}`, which is no test class",
+                        member.name, class.name
+                    );
                     self.add(
                         LintKind::SkipWithoutEffect,
                         id.module,
@@ -231,7 +281,10 @@ impl Finding<'_, '_> {
         }
         let mut stale: FxHashSet<&str> = FxHashSet::default();
         for item in suite.own(id) {
-            let skip = item.effects.iter().find(|placed| matches!(placed.effect, Effect::Skip { .. }));
+            let skip = item
+                .effects
+                .iter()
+                .find(|placed| matches!(placed.effect, Effect::Skip { .. }));
             let offset = skip.map_or(item.offset, |placed| placed.offset);
             let empty = item
                 .function()
@@ -254,14 +307,14 @@ impl Finding<'_, '_> {
                     );
                     self.add(LintKind::SkipWithoutEffect, id.module, offset, message);
                 }
-                (ItemKind::Method(_) | ItemKind::Case(..), Some(_)) if !overrides && empty => {
-                    if stale.insert(&item.family) {
-                        let message = format!(
-                            "`{}` of `{class_name}` is skipped, but no base class has such a test",
-                            item.family
-                        );
-                        self.add(LintKind::StaleSkip, id.module, offset, message);
-                    }
+                (ItemKind::Method(_) | ItemKind::Case(..), Some(_))
+                    if !overrides && empty && stale.insert(&item.family) =>
+                {
+                    let message = format!(
+                        "`{}` of `{class_name}` is skipped, but no base class has such a test",
+                        item.family
+                    );
+                    self.add(LintKind::StaleSkip, id.module, offset, message);
                 }
                 (ItemKind::Method(_) | ItemKind::Case(..), None) if empty && overrides => {
                     let message = format!("`{}` of `{class_name}` has an empty body", item.family);

@@ -64,7 +64,10 @@ impl ScanOptions {
             repo: repo.into(),
             revision: None,
             test: None,
-            assumptions: vec![Assumption { condition: "is_torch_available()".into(), value: true }],
+            assumptions: vec![Assumption {
+                condition: "is_torch_available()".into(),
+                value: true,
+            }],
             lints: false,
             inventory: false,
         }
@@ -111,7 +114,11 @@ pub struct Problem {
 
 impl Problem {
     pub(crate) fn new(path: &str, line: Option<usize>, message: String) -> Self {
-        Self { path: path.to_owned(), line, message }
+        Self {
+            path: path.to_owned(),
+            line,
+            message,
+        }
     }
 }
 
@@ -193,8 +200,10 @@ pub fn scan(options: &ScanOptions) -> Result<Scan, SkipsError> {
 }
 
 fn open(repo: &Path) -> Result<tree::Folder, SkipsError> {
-    let tree = tree::Folder::new(repo)
-        .map_err(|source| SkipsError::Open { path: repo.to_owned(), source })?;
+    let tree = tree::Folder::new(repo).map_err(|source| SkipsError::Open {
+        path: repo.to_owned(),
+        source,
+    })?;
     if !repo.join(tree::MODELS).is_dir() {
         return Err(SkipsError::NoModelTests(repo.to_owned()));
     }
@@ -206,7 +215,11 @@ fn check_test_name(name: &str) -> Result<(), SkipsError> {
     let valid = !name.is_empty()
         && name.len() <= 200
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    if valid { Ok(()) } else { Err(SkipsError::BadTestName(name.to_owned())) }
+    if valid {
+        Ok(())
+    } else {
+        Err(SkipsError::BadTestName(name.to_owned()))
+    }
 }
 
 /// Stack of each worker: parsing and dropping the deepest accepted file needs a few megabytes.

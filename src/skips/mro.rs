@@ -67,7 +67,11 @@ impl Lineages {
 
     /// What is wrong with the bases of the given classes.
     pub fn problems_of(&self, classes: &FxHashSet<ClassId>) -> Vec<Problem> {
-        self.problems.iter().filter(|(id, _)| classes.contains(id)).map(|(_, p)| p.clone()).collect()
+        self.problems
+            .iter()
+            .filter(|(id, _)| classes.contains(id))
+            .map(|(_, p)| p.clone())
+            .collect()
     }
 
     fn linearize(
@@ -85,28 +89,44 @@ impl Lineages {
             let problem = Problem::new(
                 &source.path,
                 Some(source.line(class.offset)),
-                format!("class `{}` inherits from itself through its bases", class.name),
+                format!(
+                    "class `{}` inherits from itself through its bases",
+                    class.name
+                ),
             );
             self.problems.push((id, problem));
-            return vec![Ancestor::Outside("a class that inherits from itself".into())];
+            return vec![Ancestor::Outside(
+                "a class that inherits from itself".into(),
+            )];
         }
         path.push(id);
         let mut parents: Vec<Vec<Ancestor>> = Vec::new();
         for base in &class.bases {
             let order = match project.resolve(id.module, base) {
                 Def::Class(parent) => self.linearize(project, parent, path),
-                Def::External(name) => vec![Ancestor::Outside(name.into())],
+                // `tests` is this repository: a name in it that is not found is lost.
+                Def::External(name) if !name.starts_with("tests.") => {
+                    vec![Ancestor::Outside(name.into())]
+                }
                 Def::Unbound => vec![Ancestor::Outside(project.text(id.module, base).into())],
                 _ => {
                     let text = project.text(id.module, base);
                     let root = text.split(['.', '[', '(']).next().unwrap_or(&text);
-                    let (offset, message) = project.import_problem(id.module, root).unwrap_or_else(|| {
-                        (class.offset, format!("base `{text}` of class `{}` cannot be resolved", class.name))
-                    });
+                    let (offset, message) =
+                        project.import_problem(id.module, root).unwrap_or_else(|| {
+                            (
+                                class.offset,
+                                format!(
+                                    "base `{text}` of class `{}` cannot be resolved",
+                                    class.name
+                                ),
+                            )
+                        });
                     // Most of the library's own sources are not read: nothing is wrong with a base
                     // that lies there.
                     if !source.path.starts_with("src/") {
-                        let problem = Problem::new(&source.path, Some(source.line(offset)), message);
+                        let problem =
+                            Problem::new(&source.path, Some(source.line(offset)), message);
                         self.problems.push((id, problem));
                     }
                     vec![Ancestor::Outside(format!("{text} (unresolved)").into())]
@@ -115,7 +135,10 @@ impl Lineages {
             parents.push(order);
         }
         path.pop();
-        let direct: Vec<Ancestor> = parents.iter().filter_map(|order| order.first().cloned()).collect();
+        let direct: Vec<Ancestor> = parents
+            .iter()
+            .filter_map(|order| order.first().cloned())
+            .collect();
         let mut sequences = parents;
         sequences.push(direct);
         let mut order = vec![Ancestor::Class(id)];
@@ -125,14 +148,19 @@ impl Lineages {
                 let problem = Problem::new(
                     &source.path,
                     Some(source.line(class.offset)),
-                    format!("the bases of class `{}` have no consistent order (Python would refuse it)", class.name),
+                    format!(
+                        "the bases of class `{}` have no consistent order (Python would refuse it)",
+                        class.name
+                    ),
                 );
                 self.problems.push((id, problem));
                 order.extend(rest);
             }
         }
         let lineage = Lineage {
-            is_test_case: order.iter().any(|a| matches!(a, Ancestor::Outside(name) if is_test_case(name))),
+            is_test_case: order
+                .iter()
+                .any(|a| matches!(a, Ancestor::Outside(name) if is_test_case(name))),
             opaque: order.iter().enumerate().find_map(|(at, a)| match a {
                 Ancestor::Outside(name) if !is_known(name) => Some((at, name.clone())),
                 _ => None,
@@ -178,7 +206,10 @@ fn merge(mut sequences: Vec<Vec<Ancestor>>) -> Result<Vec<Ancestor>, Vec<Ancesto
 /// Names of test case classes outside of the project.
 pub(crate) fn is_test_case(name: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or(name);
-    matches!(last, "TestCase" | "IsolatedAsyncioTestCase" | "TestCasePlus" | "FunctionTestCase")
+    matches!(
+        last,
+        "TestCase" | "IsolatedAsyncioTestCase" | "TestCasePlus" | "FunctionTestCase"
+    )
 }
 
 /// Classes outside of the project that define no tests and no flags.
@@ -196,7 +227,10 @@ mod tests {
     }
 
     fn orders(lists: &[&str]) -> Vec<Vec<Ancestor>> {
-        lists.iter().map(|list| list.chars().map(|c| outside(&c.to_string())).collect()).collect()
+        lists
+            .iter()
+            .map(|list| list.chars().map(|c| outside(&c.to_string())).collect())
+            .collect()
     }
 
     #[test]
@@ -205,7 +239,10 @@ mod tests {
         let b = merge(orders(&["DO", "EO", "DE"])).unwrap();
         assert_eq!(b, orders(&["DEO"])[0]);
         let a = merge(orders(&["BDEO", "CDFO", "BC"])).unwrap();
-        assert_eq!(a, orders(&["BCDEFO"])[0].iter().cloned().collect::<Vec<_>>());
+        assert_eq!(
+            a,
+            orders(&["BCDEFO"])[0].iter().cloned().collect::<Vec<_>>()
+        );
     }
 
     #[test]

@@ -74,12 +74,21 @@ impl Project {
         let mut wanted: Vec<String> = roots.to_vec();
         while !wanted.is_empty() {
             let start = project.modules.len();
-            let loaded: Vec<Module> = wanted.par_iter().map(|path| read_module(tree, path)).collect();
+            let loaded: Vec<Module> = wanted
+                .par_iter()
+                .map(|path| read_module(tree, path))
+                .collect();
             for module in loaded {
                 if let Some(error) = &module.error {
-                    problems.push(Problem::new(&module.path, Some(error.line), error.message.clone()));
+                    problems.push(Problem::new(
+                        &module.path,
+                        Some(error.line),
+                        error.message.clone(),
+                    ));
                 }
-                project.by_path.insert(module.path.clone(), project.modules.len() as u32);
+                project
+                    .by_path
+                    .insert(module.path.clone(), project.modules.len() as u32);
                 project.modules.push(module);
             }
             wanted = project.wanted_imports(tree, start);
@@ -166,13 +175,11 @@ impl Project {
     pub fn resolve(&self, module: u32, expr: &Expr) -> Def<'_> {
         match expr {
             Expr::Name(name) => self.resolve_name(module, name.id.as_str()),
-            Expr::Attribute(attribute) => {
-                match self.resolve(module, &attribute.value) {
-                    Def::External(path) => Def::External(format!("{path}.{}", attribute.attr.as_str())),
-                    Def::Module(inner) => self.resolve_name(inner, attribute.attr.as_str()),
-                    _ => Def::Missing,
-                }
-            }
+            Expr::Attribute(attribute) => match self.resolve(module, &attribute.value) {
+                Def::External(path) => Def::External(format!("{path}.{}", attribute.attr.as_str())),
+                Def::Module(inner) => self.resolve_name(inner, attribute.attr.as_str()),
+                _ => Def::Missing,
+            },
             Expr::Subscript(subscript) => self.resolve(module, &subscript.value),
             _ => Def::Missing,
         }
@@ -191,10 +198,14 @@ impl Project {
         let hops = hops + 1;
         let source = self.module(module);
         match source.names.get(name) {
-            Some(Binding::Class(class)) => Def::Class(ClassId { module, class: *class }),
-            Some(Binding::Function(function)) => {
-                Def::Function(FunctionId { module, function: *function })
-            }
+            Some(Binding::Class(class)) => Def::Class(ClassId {
+                module,
+                class: *class,
+            }),
+            Some(Binding::Function(function)) => Def::Function(FunctionId {
+                module,
+                function: *function,
+            }),
             Some(Binding::Value(value)) => match value.as_deref() {
                 // `Alias = Other`
                 Some(Expr::Name(other)) if source.names.contains_key(other.id.as_str()) => {
@@ -214,8 +225,9 @@ impl Project {
             Some(Binding::From(from)) => self.follow_from(module, from, hops),
             None => {
                 for star in &source.stars {
-                    if let Some(inner) =
-                        candidates(&source.path, star, true).iter().find_map(|p| self.module_at(p))
+                    if let Some(inner) = candidates(&source.path, star, true)
+                        .iter()
+                        .find_map(|p| self.module_at(p))
                     {
                         match self.follow(inner, name, hops) {
                             Def::Unbound => {}
@@ -246,8 +258,9 @@ impl Project {
                     found => return found,
                 }
             }
-            if let Some(submodule) =
-                files_of(&inner, from.level == 0).iter().find_map(|path| self.module_at(path))
+            if let Some(submodule) = files_of(&inner, from.level == 0)
+                .iter()
+                .find_map(|path| self.module_at(path))
             {
                 return Def::Module(submodule);
             }
@@ -264,19 +277,29 @@ impl Project {
     /// Whether a relative or `tests.` import points at a file that is not there.
     pub fn import_problem(&self, module: u32, name: &str) -> Option<(u32, String)> {
         let source = self.module(module);
-        let Some(Binding::From(from)) = source.names.get(name) else { return None };
+        let Some(Binding::From(from)) = source.names.get(name) else {
+            return None;
+        };
         let inside = from.level > 0 || from.module.split('.').next() == Some("tests");
         let dots = ".".repeat(from.level as usize);
         let target = format!("{dots}{}", from.module);
-        if candidates(&source.path, from, true).iter().all(|path| self.module_at(path).is_none()) {
+        if candidates(&source.path, from, true)
+            .iter()
+            .all(|path| self.module_at(path).is_none())
+        {
             return inside.then(|| {
-                (from.offset, format!("`{name}` is imported from `{target}`, which is not in the repository"))
+                (
+                    from.offset,
+                    format!("`{name}` is imported from `{target}`, which is not in the repository"),
+                )
             });
         }
         match self.resolve_name(module, name) {
             Def::Missing => Some((
                 from.offset,
-                format!("`{name}` cannot be found in `{target}`: it is not defined there, or the imports run in a circle"),
+                format!(
+                    "`{name}` cannot be found in `{target}`: it is not defined there, or the imports run in a circle"
+                ),
             )),
             _ => None,
         }
@@ -288,8 +311,21 @@ impl Project {
             return None;
         }
         let text = self.module(module).slice(expr.range());
-        let known = |text: &str| self.assumptions.iter().find(|a| a.condition == text).map(|a| a.value);
-        if text.contains('\n') { known(&one_line(text)) } else { known(text) }
+        // `utils.is_torch_available()` is the same condition.
+        let known = |text: &str| {
+            self.assumptions
+                .iter()
+                .find(|assumption| {
+                    text.strip_suffix(&*assumption.condition)
+                        .is_some_and(|before| before.is_empty() || before.ends_with('.'))
+                })
+                .map(|assumption| assumption.value)
+        };
+        if text.contains('\n') {
+            known(&one_line(text))
+        } else {
+            known(text)
+        }
     }
 
     /// The source text of an expression, on one line.
@@ -304,7 +340,10 @@ pub(crate) fn one_line(text: &str) -> String {
         let mut joined = String::with_capacity(text.len());
         for line in text.lines() {
             let line = line.trim();
-            if !joined.is_empty() && !joined.ends_with(['(', '[', '{']) && !line.starts_with([')', ']', '}']) {
+            if !joined.is_empty()
+                && !joined.ends_with(['(', '[', '{'])
+                && !line.starts_with([')', ']', '}'])
+            {
                 joined.push(' ');
             }
             joined.push_str(line);
@@ -323,7 +362,10 @@ fn read_module(tree: &dyn Tree, path: &str) -> Module {
         },
         Err(message) => Module::unreadable(
             path,
-            SyntaxError { line: 1, message: format!("cannot be read: {message}") },
+            SyntaxError {
+                line: 1,
+                message: format!("cannot be read: {message}"),
+            },
         ),
     }
 }
@@ -346,11 +388,17 @@ fn base_path(importer: &str, from: &ImportFrom) -> Option<String> {
 
 /// The files that may hold `from … import name`, most likely first.
 fn candidates(importer: &str, from: &ImportFrom, with_sources: bool) -> Vec<String> {
-    let Some(base) = base_path(importer, from) else { return Vec::new() };
+    let Some(base) = base_path(importer, from) else {
+        return Vec::new();
+    };
     let mut files = files_of(&base, with_sources && from.level == 0);
     let in_tests = from.level > 0 || base == "tests" || base.starts_with("tests/");
     if !from.name.is_empty() && in_tests {
-        let inner = if base.is_empty() { from.name.to_string() } else { format!("{base}/{}", from.name) };
+        let inner = if base.is_empty() {
+            from.name.to_string()
+        } else {
+            format!("{base}/{}", from.name)
+        };
         files.push(format!("{inner}.py"));
     }
     files.retain(|path| !path.starts_with('/') && !path.contains("//") && path != "/__init__.py");

@@ -97,8 +97,13 @@ pub(crate) struct CaseVerdict {
 
 impl CaseVerdict {
     pub fn new(entry: &Entry, verdict: Verdict) -> Self {
-        let is_case = entry.family != entry.item.name || matches!(entry.item.kind, ItemKind::Case(..));
-        Self { name: entry.item.name.clone(), verdict, is_case }
+        let is_case =
+            entry.family != entry.item.name || matches!(entry.item.kind, ItemKind::Case(..));
+        Self {
+            name: entry.item.name.clone(),
+            verdict,
+            is_case,
+        }
     }
 }
 
@@ -148,13 +153,24 @@ fn sum(tests: &[CaseVerdict]) -> Sum {
 
 /// What one model does with a test, over its classes.
 fn over_classes(sums: &[Sum], unknown_class: bool) -> Sum {
-    let present: Vec<Sum> = sums.iter().copied().filter(|sum| *sum != Sum::Absent).collect();
+    let present: Vec<Sum> = sums
+        .iter()
+        .copied()
+        .filter(|sum| *sum != Sum::Absent)
+        .collect();
     if present.is_empty() {
-        return if unknown_class { Sum::Unknown } else { Sum::Absent };
+        return if unknown_class {
+            Sum::Unknown
+        } else {
+            Sum::Absent
+        };
     }
     if present.iter().all(|sum| *sum == Sum::Off) && !unknown_class {
         Sum::Off
-    } else if present.iter().any(|sum| matches!(sum, Sum::Off | Sum::Partial)) {
+    } else if present
+        .iter()
+        .any(|sum| matches!(sum, Sum::Off | Sum::Partial))
+    {
         Sum::Partial
     } else if unknown_class || present.contains(&Sum::Unknown) {
         Sum::Unknown
@@ -187,7 +203,10 @@ pub(crate) fn summarise(
         models_unknown: Vec::new(),
         details: Vec::new(),
     };
-    let mixin = test.mixins.first().map_or("the mixin", |&id| &project.class(id).name);
+    let mixin = test
+        .mixins
+        .first()
+        .map_or("the mixin", |&id| &project.class(id).name);
     let lacks: Arc<str> = format!("the class does not inherit `{mixin}`").into();
     let unresolved: Arc<str> = "a base class cannot be resolved".into();
     let mut places = Places::default();
@@ -199,33 +218,37 @@ pub(crate) fn summarise(
     for (number, (model, classes)) in models.iter().zip(&by_model).enumerate() {
         let mut sums = Vec::with_capacity(classes.len());
         let mut unknown_class = unreadable.contains(&(number as u32));
-        let has_mixin = |class: &ClassVerdicts<'_>| {
-            class.families.iter().any(|family| matches!(family, FamilyVerdicts::Has(_)))
-        };
         for class in classes {
             match &class.families[at] {
                 FamilyVerdicts::Has(tests) => {
                     sums.push(sum(tests));
                     for case in tests {
-                        if let Some(detail) = detail(project, test, class, model, case, &mut places) {
+                        if let Some(detail) = detail(project, test, class, model, case, &mut places)
+                        {
                             report.details.push(detail);
                         }
                     }
                 }
                 FamilyVerdicts::Lacks => {
-                    if has_mixin(class) {
-                        report.details.push(missing(test, class, model, Status::Absent, &lacks));
+                    if class.tests_models {
+                        report
+                            .details
+                            .push(missing(test, class, model, Status::Absent, &lacks));
                     }
                 }
                 FamilyVerdicts::Unknown => {
                     unknown_class = true;
-                    report.details.push(missing(test, class, model, Status::Unknown, &unresolved));
+                    report
+                        .details
+                        .push(missing(test, class, model, Status::Unknown, &unresolved));
                 }
             }
         }
         let list = match over_classes(&sums, unknown_class) {
             Sum::Off => {
-                report.reasons_skipped.extend(reasons(test, at, classes, model, project));
+                report
+                    .reasons_skipped
+                    .extend(reasons(test, at, classes, model, project));
                 &mut report.models_skipped
             }
             Sum::Ran => &mut report.models_ran,
@@ -247,7 +270,9 @@ pub(crate) fn proportion(part: usize, whole: usize) -> f64 {
         return 0.0;
     }
     // Formatting rounds the exact binary value half to even, as Python does.
-    format!("{:.4}", part as f64 / whole as f64).parse().unwrap_or(0.0)
+    format!("{:.4}", part as f64 / whole as f64)
+        .parse()
+        .unwrap_or(0.0)
 }
 
 /// The distinct reasons for which a model skips a test.
@@ -260,7 +285,9 @@ fn reasons(
 ) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for class in classes {
-        let FamilyVerdicts::Has(tests) = &class.families[at] else { continue };
+        let FamilyVerdicts::Has(tests) = &class.families[at] else {
+            continue;
+        };
         for case in tests.iter().filter(|case| case.verdict.status.is_off()) {
             let reason = format!("{model}: {}", worded(test, &case.verdict, project));
             if !found.contains(&reason) {
@@ -277,7 +304,13 @@ fn worded(test: &CommonTest, verdict: &Verdict, project: &Project) -> String {
         (Some(reason), _) => reason.to_string(),
         (None, Status::Shadowed) => {
             let line = project.module(verdict.module).line(verdict.offset);
-            let text = project.module(verdict.module).text.lines().nth(line - 1).unwrap_or("").trim();
+            let text = project
+                .module(verdict.module)
+                .text
+                .lines()
+                .nth(line - 1)
+                .unwrap_or("")
+                .trim();
             format!("`{text}` hides the test")
         }
         (None, Status::Neutralised) => format!("`{}` is overridden by an empty body", test.name),
@@ -297,7 +330,14 @@ fn detail(
     match verdict.status {
         Status::Runs | Status::Absent => return None,
         // The common test's own guards hold for every class alike.
-        Status::Guarded if test.mixins.iter().any(|mixin| mixin.module == verdict.module) => return None,
+        Status::Guarded
+            if test
+                .mixins
+                .iter()
+                .any(|mixin| mixin.module == verdict.module) =>
+        {
+            return None;
+        }
         _ => {}
     }
     Some(Detail {
@@ -317,7 +357,10 @@ struct Places(FxHashMap<(u32, u32), Arc<str>>);
 
 impl Places {
     fn get(&mut self, project: &Project, module: u32, offset: u32) -> Arc<str> {
-        self.0.entry((module, offset)).or_insert_with(|| project.place(module, offset).into()).clone()
+        self.0
+            .entry((module, offset))
+            .or_insert_with(|| project.place(module, offset).into())
+            .clone()
     }
 }
 
@@ -353,7 +396,9 @@ pub(crate) fn class_tests(
         model: super::analysis::model_name(file).to_owned(),
         class: concrete.name.to_string(),
         imported: concrete.imported,
-        class_skip: rules.certain().map(|verdict| verdict.reason.clone().unwrap_or_else(|| "".into())),
+        class_skip: rules
+            .certain()
+            .map(|verdict| verdict.reason.clone().unwrap_or_else(|| "".into())),
         class_conditions: joined(rules.conditions().to_vec()).and_then(|verdict| verdict.reason),
         tests: tests
             .into_iter()

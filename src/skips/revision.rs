@@ -47,9 +47,15 @@ fn git(repo: &Path) -> Command {
 impl Revision {
     /// Lists the files of `revision` under `tests` and `src`.
     pub fn open(repo: &Path, revision: &str) -> Result<Self, SkipsError> {
-        let failed = |message: String| SkipsError::Git { revision: revision.to_owned(), message };
+        let failed = |message: String| SkipsError::Git {
+            revision: revision.to_owned(),
+            message,
+        };
         let run = |arguments: &[&str]| -> Result<Vec<u8>, SkipsError> {
-            let output = git(repo).args(arguments).output().map_err(|error| failed(error.to_string()))?;
+            let output = git(repo)
+                .args(arguments)
+                .output()
+                .map_err(|error| failed(error.to_string()))?;
             if !output.status.success() {
                 let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
                 return Err(failed(message));
@@ -57,15 +63,25 @@ impl Revision {
             Ok(output.stdout)
         };
         let commit = format!("{revision}^{{commit}}");
-        let commit = run(&["rev-parse", "--verify", "--quiet", "--end-of-options", &commit])
-            .map_err(|_| failed("there is no such commit".into()))?;
+        let commit = run(&[
+            "rev-parse",
+            "--verify",
+            "--quiet",
+            "--end-of-options",
+            &commit,
+        ])
+        .map_err(|_| failed("there is no such commit".into()))?;
         let commit = String::from_utf8_lossy(&commit).trim().to_owned();
         let listing = run(&["ls-tree", "-r", "-z", &commit, "--", "tests/", "src/"])?;
         let mut files = FxHashMap::default();
         for entry in listing.split(|&byte| byte == 0) {
             // `mode type object<TAB>path`; links and submodules are no files.
-            let Ok(entry) = std::str::from_utf8(entry) else { continue };
-            let Some((meta, path)) = entry.split_once('\t') else { continue };
+            let Ok(entry) = std::str::from_utf8(entry) else {
+                continue;
+            };
+            let Some((meta, path)) = entry.split_once('\t') else {
+                continue;
+            };
             let mut meta = meta.split(' ');
             let (mode, _, object) = (meta.next(), meta.next(), meta.next());
             if mode.is_some_and(|mode| mode.starts_with("100"))
@@ -85,8 +101,15 @@ impl Revision {
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(failed("git cannot be talked to".into()));
         };
-        let reader = Reader { child, input: Some(input), output: BufReader::new(output) };
-        Ok(Self { files, reader: Mutex::new(reader) })
+        let reader = Reader {
+            child,
+            input: Some(input),
+            output: BufReader::new(output),
+        };
+        Ok(Self {
+            files,
+            reader: Mutex::new(reader),
+        })
     }
 }
 
@@ -96,7 +119,8 @@ impl Tree for Revision {
             .files
             .keys()
             .filter(|path| {
-                path.strip_prefix(MODELS).is_some_and(|rest| rest.starts_with('/'))
+                path.strip_prefix(MODELS)
+                    .is_some_and(|rest| rest.starts_with('/'))
                     && is_model_test(path.rsplit('/').next().unwrap_or(""))
             })
             .cloned()
@@ -186,7 +210,12 @@ pub fn compare(base: &Scan, head: &Scan) -> Vec<Change> {
     let now: FxHashSet<Key<'_>> = head
         .classes
         .iter()
-        .flat_map(|class| class.tests.iter().map(|test| (&*class.model, &*class.class, &*test.test)))
+        .flat_map(|class| {
+            class
+                .tests
+                .iter()
+                .map(|test| (&*class.model, &*class.class, &*test.test))
+        })
         .collect();
     let change = |kind, detail: &super::Detail| Change {
         kind,
@@ -203,7 +232,11 @@ pub fn compare(base: &Scan, head: &Scan) -> Vec<Change> {
         .collect();
     for (key, detail) in &before {
         if !after.contains_key(key) {
-            let kind = if now.contains(key) { ChangeKind::LostItsSkip } else { ChangeKind::Removed };
+            let kind = if now.contains(key) {
+                ChangeKind::LostItsSkip
+            } else {
+                ChangeKind::Removed
+            };
             changes.push(change(kind, detail));
         }
     }

@@ -108,24 +108,42 @@ impl<'p> Suite<'p> {
             .par_iter()
             .map(|&class| (class, contributions(project, &decorators, class)))
             .collect();
-        let mut suite = Self { project, lineages, decorators, own, tables: FxHashMap::default() };
+        let mut suite = Self {
+            project,
+            lineages,
+            decorators,
+            own,
+            tables: FxHashMap::default(),
+        };
         // Tables of classes that pin their tests are needed to build those of their subclasses.
-        let mut pinned: Vec<ClassId> = wanted.iter().copied().filter(|&c| suite.is_pinned(c)).collect();
+        let mut pinned: Vec<ClassId> = wanted
+            .iter()
+            .copied()
+            .filter(|&c| suite.is_pinned(c))
+            .collect();
         pinned.sort_by_key(|&class| suite.lineages.get(class).order.len());
         // A class's ancestors have shorter lineages than the class itself.
         let mut at = 0;
         while at < pinned.len() {
             let length = suite.lineages.get(pinned[at]).order.len();
-            let end = at + pinned[at..].partition_point(|&c| suite.lineages.get(c).order.len() <= length);
-            let built: Vec<(ClassId, Arc<Table>)> =
-                pinned[at..end].par_iter().map(|&class| (class, Arc::new(suite.build(class)))).collect();
+            let end =
+                at + pinned[at..].partition_point(|&c| suite.lineages.get(c).order.len() <= length);
+            let built: Vec<(ClassId, Arc<Table>)> = pinned[at..end]
+                .par_iter()
+                .map(|&class| (class, Arc::new(suite.build(class))))
+                .collect();
             suite.tables.extend(built);
             at = end;
         }
-        let rest: Vec<ClassId> =
-            classes.iter().copied().filter(|class| !suite.tables.contains_key(class)).collect();
-        let built: Vec<(ClassId, Arc<Table>)> =
-            rest.par_iter().map(|&class| (class, Arc::new(suite.build(class)))).collect();
+        let rest: Vec<ClassId> = classes
+            .iter()
+            .copied()
+            .filter(|class| !suite.tables.contains_key(class))
+            .collect();
+        let built: Vec<(ClassId, Arc<Table>)> = rest
+            .par_iter()
+            .map(|&class| (class, Arc::new(suite.build(class))))
+            .collect();
         suite.tables.extend(built);
         suite
     }
@@ -143,13 +161,21 @@ impl<'p> Suite<'p> {
 
     /// Whether an ancestor's `__init_subclass__` copies every test onto the class.
     fn is_pinned(&self, class: ClassId) -> bool {
-        self.lineages.get(class).classes().skip(1).any(|id| self.project.class(id).pins_tests)
+        self.lineages
+            .get(class)
+            .classes()
+            .skip(1)
+            .any(|id| self.project.class(id).pins_tests)
     }
 
     fn build(&self, class: ClassId) -> Table {
         let mut table = Table::default();
         for (place, id) in self.lineages.get(class).classes().enumerate() {
-            if let Some(pinned) = self.tables.get(&id).filter(|_| place > 0 && self.is_pinned(id)) {
+            if let Some(pinned) = self
+                .tables
+                .get(&id)
+                .filter(|_| place > 0 && self.is_pinned(id))
+            {
                 for entry in pinned.values().filter(|entry| entry.item.is_test()) {
                     add(&mut table, &entry.item, &entry.family);
                 }
@@ -170,7 +196,11 @@ impl<'p> Suite<'p> {
 fn add(table: &mut Table, item: &Arc<Item>, family: &Arc<str>) {
     match table.get_mut(&item.name) {
         None => {
-            let entry = Entry { item: item.clone(), family: family.clone(), hides: None };
+            let entry = Entry {
+                item: item.clone(),
+                family: family.clone(),
+                hides: None,
+            };
             table.insert(item.name.clone(), entry);
         }
         Some(entry) => {
@@ -200,10 +230,17 @@ fn contributions(project: &Project, decorators: &Decorators<'_>, id: ClassId) ->
             }
         }
     };
-    for member in class.members.iter().filter(|member| member.name.starts_with("test")) {
+    for member in class
+        .members
+        .iter()
+        .filter(|member| member.name.starts_with("test"))
+    {
         match &member.kind {
             MemberKind::Function(function) => {
-                let function = FunctionId { module: id.module, function: *function };
+                let function = FunctionId {
+                    module: id.module,
+                    function: *function,
+                };
                 method(project, decorators, id, member, function, &mut put);
             }
             MemberKind::Value(value) => {
@@ -226,7 +263,9 @@ fn contributions(project: &Project, decorators: &Decorators<'_>, id: ClassId) ->
     // A deleted name is as if it had never been defined here.
     items.retain(|item| {
         !matches!(item.kind, ItemKind::Consumed)
-            || class.member(&item.name).is_none_or(|m| !matches!(m.kind, MemberKind::Deleted))
+            || class
+                .member(&item.name)
+                .is_none_or(|m| !matches!(m.kind, MemberKind::Deleted))
     });
     items
 }
@@ -283,10 +322,18 @@ fn method(
     let shared = item(name.clone(), &name, ItemKind::Consumed, &inner);
     for (case, arguments) in cases(project, list_module, &name, call) {
         let kind = ItemKind::Case(id, Arc::new(arguments));
-        put(Item { name: case, kind, ..shared.clone() });
+        put(Item {
+            name: case,
+            kind,
+            ..shared.clone()
+        });
     }
     let outer = placed(&function.decorators[..at]);
-    let kind = if at == 0 { ItemKind::Consumed } else { ItemKind::Husk };
+    let kind = if at == 0 {
+        ItemKind::Consumed
+    } else {
+        ItemKind::Husk
+    };
     put(item(name.clone(), &name, kind, &outer));
 }
 
@@ -299,13 +346,20 @@ fn cases(
 ) -> Vec<(Arc<str>, Vec<Value>)> {
     let unknown = || vec![(Arc::from(format!("{base}_*")), Vec::new())];
     let Some(list) = call.arguments.args.first().or_else(|| {
-        call.arguments.find_keyword("input").map(|keyword| &keyword.value)
+        call.arguments
+            .find_keyword("input")
+            .map(|keyword| &keyword.value)
     }) else {
         return unknown();
     };
-    let naming = call.arguments.find_keyword("name_func").map(|keyword| &keyword.value);
+    let naming = call
+        .arguments
+        .find_keyword("name_func")
+        .map(|keyword| &keyword.value);
     let evaluator = Evaluator::new(project);
-    let Value::Seq(rows) = evaluator.value(list, Scope::module(module)) else { return unknown() };
+    let Value::Seq(rows) = evaluator.value(list, Scope::module(module)) else {
+        return unknown();
+    };
     if rows.len() > MAX_CASES {
         return unknown();
     }
@@ -341,9 +395,16 @@ fn cases(
             };
             let name = match naming {
                 None => format!("{base}_{at:0digits$}{suffix}"),
-                Some(naming) => named_by(&evaluator, module, naming, base, &format!("{at:0digits$}"), &arguments)
-                    // The number of cases holds, whatever they are called.
-                    .unwrap_or_else(|| format!("{base}_*")),
+                Some(naming) => named_by(
+                    &evaluator,
+                    module,
+                    naming,
+                    base,
+                    &format!("{at:0digits$}"),
+                    &arguments,
+                )
+                // The number of cases holds, whatever they are called.
+                .unwrap_or_else(|| format!("{base}_*")),
             };
             (Arc::from(name), arguments)
         })
@@ -359,7 +420,9 @@ fn named_by(
     number: &str,
     arguments: &[Value],
 ) -> Option<String> {
-    let Expr::Lambda(lambda) = naming else { return None };
+    let Expr::Lambda(lambda) = naming else {
+        return None;
+    };
     let parameters = lambda.parameters.as_ref()?;
     let values = [
         Value::Record(vec![("__name__".into(), Value::Str(base.into()))]),
@@ -373,7 +436,10 @@ fn named_by(
         .map(|parameter| parameter.parameter.name.as_str().into())
         .zip(values)
         .collect();
-    let scope = Scope { bound: Some(&bound), ..Scope::module(module) };
+    let scope = Scope {
+        bound: Some(&bound),
+        ..Scope::module(module)
+    };
     match evaluator.value(&lambda.body, scope) {
         Value::Str(name) => Some(name.into()),
         _ => None,
@@ -421,7 +487,9 @@ fn assigned(
     let kind = match value {
         None => ItemKind::Unknown,
         // `unittest.skip("…")(Mixin.test_x)`: a decorator applied by hand.
-        Some(Expr::Call(call)) if call.arguments.args.len() == 1 && matches!(*call.func, Expr::Call(_)) => {
+        Some(Expr::Call(call))
+            if call.arguments.args.len() == 1 && matches!(*call.func, Expr::Call(_)) =>
+        {
             let offset = call.func.range().start().to_u32();
             let found = decorators.effects(owner.module, &call.func);
             effects.extend(found.into_iter().map(|effect| Placed { effect, offset }));
@@ -465,13 +533,18 @@ fn named_method(project: &Project, owner: ClassId, expr: &Expr) -> Option<Functi
     for _ in 0..16 {
         match project.class(class).member(name).map(|m| &m.kind) {
             Some(MemberKind::Function(function)) => {
-                return Some(FunctionId { module: class.module, function: *function });
+                return Some(FunctionId {
+                    module: class.module,
+                    function: *function,
+                });
             }
             Some(_) => return None,
             None => {}
         }
         let base = project.class(class).bases.first()?;
-        let Def::Class(parent) = project.resolve(class.module, base) else { return None };
+        let Def::Class(parent) = project.resolve(class.module, base) else {
+            return None;
+        };
         class = parent;
     }
     None
@@ -479,7 +552,9 @@ fn named_method(project: &Project, owner: ClassId, expr: &Expr) -> Option<Functi
 
 /// The place of a class among the ancestors, if it is one.
 pub(crate) fn place_of(order: &[Ancestor], class: ClassId) -> Option<usize> {
-    order.iter().position(|ancestor| *ancestor == Ancestor::Class(class))
+    order
+        .iter()
+        .position(|ancestor| *ancestor == Ancestor::Class(class))
 }
 
 #[cfg(test)]

@@ -42,7 +42,10 @@ pub(crate) struct Folder {
 
 impl Folder {
     pub fn new(root: &Path) -> std::io::Result<Self> {
-        Ok(Self { root: root.to_owned(), canonical: root.canonicalize()? })
+        Ok(Self {
+            root: root.to_owned(),
+            canonical: root.canonicalize()?,
+        })
     }
 
     /// The path on disk, if it stays inside the root.
@@ -61,14 +64,21 @@ impl Tree for Folder {
     fn test_files(&self, problems: &mut Vec<Problem>) -> Vec<String> {
         let mut files = Vec::new();
         let base = self.root.join(MODELS);
-        for entry in WalkBuilder::new(&base).standard_filters(false).follow_links(false).build() {
+        for entry in WalkBuilder::new(&base)
+            .standard_filters(false)
+            .follow_links(false)
+            .build()
+        {
             match entry {
                 Ok(entry) => {
                     let is_dir = entry.file_type().is_some_and(|kind| kind.is_dir());
                     if is_dir || !is_model_test(&entry.file_name().to_string_lossy()) {
                         continue;
                     }
-                    let relative = entry.path().strip_prefix(&self.root).unwrap_or(entry.path());
+                    let relative = entry
+                        .path()
+                        .strip_prefix(&self.root)
+                        .unwrap_or(entry.path());
                     match relative.to_str() {
                         Some(path) => files.push(path.replace('\\', "/")),
                         None => problems.push(Problem::new(
@@ -81,7 +91,9 @@ impl Tree for Folder {
                 Err(error) => {
                     let path = walk_error_path(&error).unwrap_or(&base).to_owned();
                     let path = path.strip_prefix(&self.root).unwrap_or(&path);
-                    let message = error.io_error().map_or_else(|| error.to_string(), ToString::to_string);
+                    let message = error
+                        .io_error()
+                        .map_or_else(|| error.to_string(), ToString::to_string);
                     problems.push(Problem::new(
                         &path.to_string_lossy().replace('\\', "/"),
                         None,
@@ -106,7 +118,9 @@ impl Tree for Folder {
             return Err("it is not a regular file".into());
         }
         let mut bytes = Vec::with_capacity(metadata.len().min(MAX_SOURCE_BYTES) as usize + 1);
-        file.take(MAX_SOURCE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+        file.take(MAX_SOURCE_BYTES + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| error.to_string())?;
         if bytes.len() as u64 > MAX_SOURCE_BYTES {
             return Err("the file is larger than 16 MiB".into());
         }

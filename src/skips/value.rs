@@ -86,7 +86,11 @@ impl Value {
             Self::Int(value) => value.to_string(),
             Self::Float(value) => float_repr(*value),
             Self::Str(value) => {
-                let quote = if value.contains('\'') && !value.contains('"') { '"' } else { '\'' };
+                let quote = if value.contains('\'') && !value.contains('"') {
+                    '"'
+                } else {
+                    '\''
+                };
                 let mut text = String::with_capacity(value.len() + 2);
                 text.push(quote);
                 for c in value.chars() {
@@ -105,7 +109,9 @@ impl Value {
                 text.push(quote);
                 text
             }
-            Self::Seq(_) | Self::Map(_) | Self::Record(_) | Self::Object | Self::Unknown(_) => return None,
+            Self::Seq(_) | Self::Map(_) | Self::Record(_) | Self::Object | Self::Unknown(_) => {
+                return None;
+            }
         })
     }
 
@@ -198,7 +204,10 @@ mod tests {
     fn unknown_values_are_neither_equal_nor_different() {
         let unknown = Value::Unknown(Why::Flag);
         assert_eq!(unknown.equals(&Value::Int(1)), None);
-        assert_eq!(Value::Seq(vec![unknown.clone()]).equals(&Value::Seq(vec![])), Some(false));
+        assert_eq!(
+            Value::Seq(vec![unknown.clone()]).equals(&Value::Seq(vec![])),
+            Some(false)
+        );
         assert_eq!(Value::Bool(true).equals(&Value::Int(1)), Some(true));
     }
 }

@@ -102,8 +102,14 @@ impl ClassRules {
     pub fn new(view: &ClassView<'_>, reach: &Reach, module: u32) -> Self {
         let suite = view.suite;
         let project = suite.project;
-        let mut rules =
-            Self { mark: None, skip: None, conditions: Vec::new(), setup: None, xfail: None, unknown: None };
+        let mut rules = Self {
+            mark: None,
+            skip: None,
+            conditions: Vec::new(),
+            setup: None,
+            xfail: None,
+            unknown: None,
+        };
         for id in suite.lineages.get(view.class).classes() {
             let class = project.class(id);
             for placed in class_effects(suite, id) {
@@ -119,7 +125,10 @@ impl ClassRules {
         if let Some(skip) = &project.module(module).skip {
             let scope = super::eval::Scope::module(module);
             let evaluator = super::eval::Evaluator::new(project);
-            let reason = skip.reason.as_ref().map(|reason| evaluator.reason(reason, scope));
+            let reason = skip
+                .reason
+                .as_ref()
+                .map(|reason| evaluator.reason(reason, scope));
             let effect = match &skip.condition {
                 None => Some(Effect::Skip { reason, mark: true }),
                 Some(test) => match evaluator.truth(test, scope) {
@@ -133,22 +142,42 @@ impl ClassRules {
                 },
             };
             if let Some(effect) = effect {
-                rules.add(&Placed { effect, offset: skip.offset }, module);
+                rules.add(
+                    &Placed {
+                        effect,
+                        offset: skip.offset,
+                    },
+                    module,
+                );
             }
         }
-        for name in ["setUpClass", "setUp", "asyncSetUp", "setup_method", "setup_class"] {
-            let Some((owner, function)) = view.method(name, None) else { continue };
+        for name in [
+            "setUpClass",
+            "setUp",
+            "asyncSetUp",
+            "setup_method",
+            "setup_class",
+        ] {
+            let Some((owner, function)) = view.method(name, None) else {
+                continue;
+            };
             let outcome = guard::judge(view, reach, owner, function, &[]);
             if let Some(skip) = &outcome.certain {
-                rules.setup.get_or_insert_with(|| verdict(Status::SkippedByClass, skip));
+                rules
+                    .setup
+                    .get_or_insert_with(|| verdict(Status::SkippedByClass, skip));
             }
             for possible in &outcome.possible {
                 match possible.why {
                     Some(Why::Environment) => {
-                        rules.conditions.push(verdict(Status::Conditional, possible));
+                        rules
+                            .conditions
+                            .push(verdict(Status::Conditional, possible));
                     }
                     Some(Why::Flag) => {
-                        rules.unknown.get_or_insert_with(|| verdict(Status::Unknown, possible));
+                        rules
+                            .unknown
+                            .get_or_insert_with(|| verdict(Status::Unknown, possible));
                     }
                     _ => {}
                 }
@@ -167,11 +196,18 @@ impl ClassRules {
         };
         match &placed.effect {
             Effect::Skip { reason, mark } => {
-                let slot = if *mark { &mut self.mark } else { &mut self.skip };
+                let slot = if *mark {
+                    &mut self.mark
+                } else {
+                    &mut self.skip
+                };
                 slot.get_or_insert_with(|| of(Status::SkippedByClass, reason, None));
             }
-            Effect::SkipIf { condition, reason, .. } => {
-                self.conditions.push(of(Status::Conditional, reason, Some(condition)));
+            Effect::SkipIf {
+                condition, reason, ..
+            } => {
+                self.conditions
+                    .push(of(Status::Conditional, reason, Some(condition)));
             }
             Effect::ExpectFailure { condition, reason } => {
                 self.xfail
@@ -191,9 +227,20 @@ impl ClassRules {
             _ => None,
         };
         if value("__unittest_skip__").is_some_and(|v| v.truth() == super::value::Truth::True) {
-            let offset = class.member("__unittest_skip__").map_or(class.offset, |m| m.offset);
+            let offset = class
+                .member("__unittest_skip__")
+                .map_or(class.offset, |m| m.offset);
             let reason = value("__unittest_skip_why__").and_then(|v| v.display());
-            self.add(&Placed { effect: Effect::Skip { reason, mark: false }, offset }, id.module);
+            self.add(
+                &Placed {
+                    effect: Effect::Skip {
+                        reason,
+                        mark: false,
+                    },
+                    offset,
+                },
+                id.module,
+            );
         }
     }
 
@@ -265,12 +312,27 @@ fn verdict(status: Status, guard: &Guard) -> Verdict {
 }
 
 /// Judges one entry of the table of `view`'s class.
-pub(crate) fn judge(view: &ClassView<'_>, reach: &Reach, rules: &ClassRules, entry: &Entry) -> Verdict {
+pub(crate) fn judge(
+    view: &ClassView<'_>,
+    reach: &Reach,
+    rules: &ClassRules,
+    entry: &Entry,
+) -> Verdict {
     let item = &*entry.item;
     let module = item.owner.module;
-    let plain = |status| Verdict { status, reason: None, condition: None, module, offset: item.offset };
+    let plain = |status| Verdict {
+        status,
+        reason: None,
+        condition: None,
+        module,
+        offset: item.offset,
+    };
     if !item.is_test() {
-        return plain(if entry.hides.is_some() { Status::Shadowed } else { Status::Absent });
+        return plain(if entry.hides.is_some() {
+            Status::Shadowed
+        } else {
+            Status::Absent
+        });
     }
     // An unknown base before the definition's place may define the test anew.
     let lineage = view.suite.lineages.get(view.class);
@@ -285,7 +347,11 @@ pub(crate) fn judge(view: &ClassView<'_>, reach: &Reach, rules: &ClassRules, ent
     let own = |effect: &Placed| -> Option<Verdict> {
         match &effect.effect {
             Effect::Skip { reason, .. } => Some(Verdict {
-                status: if item.owner == view.class { Status::Skipped } else { Status::Inherited },
+                status: if item.owner == view.class {
+                    Status::Skipped
+                } else {
+                    Status::Inherited
+                },
                 reason: reason.as_deref().map(Arc::from),
                 condition: None,
                 module,
@@ -325,7 +391,12 @@ pub(crate) fn judge(view: &ClassView<'_>, reach: &Reach, rules: &ClassRules, ent
     {
         return plain(Status::Neutralised);
     }
-    let environment = || outcome.possible.iter().filter(|guard| guard.why == Some(Why::Environment));
+    let environment = || {
+        outcome
+            .possible
+            .iter()
+            .filter(|guard| guard.why == Some(Why::Environment))
+    };
     if rules.conditions.is_empty() && environment().next().is_none() {
         // The same for every class: joined once.
         if let Some(found) = item.conditions() {
@@ -339,7 +410,11 @@ pub(crate) fn judge(view: &ClassView<'_>, reach: &Reach, rules: &ClassRules, ent
             return found;
         }
     }
-    if let Some(flag) = outcome.possible.iter().find(|guard| guard.why == Some(Why::Flag)) {
+    if let Some(flag) = outcome
+        .possible
+        .iter()
+        .find(|guard| guard.why == Some(Why::Flag))
+    {
         return verdict(Status::Unknown, flag);
     }
     if let Some(unknown) = &rules.unknown {
@@ -372,7 +447,10 @@ pub(crate) fn joined(verdicts: Vec<Verdict>) -> Option<Verdict> {
     let mut conditions: Vec<Arc<str>> = first.condition.iter().cloned().collect();
     let mut reasons: Vec<Arc<str>> = first.reason.iter().cloned().collect();
     for next in rest {
-        for (value, seen) in [(next.condition, &mut conditions), (next.reason, &mut reasons)] {
+        for (value, seen) in [
+            (next.condition, &mut conditions),
+            (next.reason, &mut reasons),
+        ] {
             if let Some(value) = value
                 && !seen.contains(&value)
             {
@@ -400,7 +478,9 @@ pub(crate) fn joined(verdicts: Vec<Verdict>) -> Option<Verdict> {
 /// The conditional skips among the effects of a test's decorators, as one verdict.
 pub(crate) fn conditions(effects: &[Placed], module: u32) -> Option<Verdict> {
     let found = effects.iter().filter_map(|placed| match &placed.effect {
-        Effect::SkipIf { condition, reason, .. } => Some(Verdict {
+        Effect::SkipIf {
+            condition, reason, ..
+        } => Some(Verdict {
             status: Status::Conditional,
             reason: reason.as_deref().map(Arc::from),
             condition: Some(condition.as_str().into()),

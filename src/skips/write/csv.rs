@@ -29,7 +29,10 @@ pub(crate) fn csv(scan: &Scan) -> String {
         rows.sort_unstable();
         for (model, outcome) in rows {
             let reason = match outcome {
-                "skipped" => reasons.get(model).map(|list| list.join("; ")).unwrap_or_default(),
+                "skipped" => reasons
+                    .get(model)
+                    .map(|list| list.join("; "))
+                    .unwrap_or_default(),
                 _ => String::new(),
             };
             let fields = [test.name.as_str(), &test.origin, model, outcome, &reason];

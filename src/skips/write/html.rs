@@ -11,18 +11,30 @@ const TAIL: &str = include_str!("page_tail.html");
 /// The whole scan.
 pub(crate) fn html(scan: &Scan) -> String {
     let mut text = String::from(HEAD);
-    let off: usize = scan.tests.iter().map(|test| test.models_skipped.len()).sum();
-    let partial: usize = scan.tests.iter().map(|test| test.models_partial.len()).sum();
-    let _ = write!(
+    let off: usize = scan
+        .tests
+        .iter()
+        .map(|test| test.models_skipped.len())
+        .sum();
+    let partial: usize = scan
+        .tests
+        .iter()
+        .map(|test| test.models_partial.len())
+        .sum();
+    let _ = writeln!(
         text,
-        "<p class=\"lead\">{} common tests, {} models, {} test files: {off} model–test pairs skipped, {partial} skipped in part.</p>\n",
+        "<p class=\"lead\">{} common tests, {} models, {} test files: {off} model–test pairs skipped, {partial} skipped in part.</p>",
         scan.tests.len(),
         scan.models.len(),
         scan.files,
     );
     if !scan.problems.is_empty() {
         text.push_str("<details class=\"problems\"><summary>");
-        let _ = write!(text, "{} problems kept parts of the scan from being done", scan.problems.len());
+        let _ = write!(
+            text,
+            "{} problems kept parts of the scan from being done",
+            scan.problems.len()
+        );
         text.push_str("</summary><ul>");
         for problem in &scan.problems {
             let _ = write!(text, "<li>{}</li>", escape(&problem.to_string()));
@@ -37,7 +49,11 @@ pub(crate) fn html(scan: &Scan) -> String {
     );
     for test in by_proportion(scan) {
         let share = test.skipped_proportion * 100.0;
-        let _ = write!(text, "<tr><td><details><summary><code>{}</code></summary>", escape(&test.name));
+        let _ = write!(
+            text,
+            "<tr><td><details><summary><code>{}</code></summary>",
+            escape(&test.name)
+        );
         list(&mut text, "Skipped", &test.reasons_skipped);
         list(&mut text, "Partial", &test.models_partial);
         list(&mut text, "Conditional", &test.models_conditional);

@@ -9,9 +9,18 @@ use crate::skips::{CompatEntry, Scan};
 /// A full scan, or with `single` the report on the only test.
 pub(crate) fn scan_json(scan: &Scan, single: bool) -> Vec<String> {
     if single {
-        return vec![scan.tests.first().map_or_else(|| "{}".to_owned(), |test| report(None, test, 0))];
+        return vec![
+            scan.tests
+                .first()
+                .map_or_else(|| "{}".to_owned(), |test| report(None, test, 0)),
+        ];
     }
-    object(scan.tests.par_iter().map(|test| report(Some(&test.name), test, 2)).collect())
+    object(
+        scan.tests
+            .par_iter()
+            .map(|test| report(Some(&test.name), test, 2))
+            .collect(),
+    )
 }
 
 /// The original script's file.
@@ -35,7 +44,11 @@ pub(crate) fn compat_json(entries: &[CompatEntry], single: bool) -> Vec<String> 
         text
     };
     if single {
-        return vec![entries.first().map_or_else(|| "{}".to_owned(), |entry| one(entry, 0, false))];
+        return vec![
+            entries
+                .first()
+                .map_or_else(|| "{}".to_owned(), |entry| one(entry, 0, false)),
+        ];
     }
     let texts: Vec<String> = entries
         .iter()
@@ -75,7 +88,9 @@ pub(crate) fn inventory_json(scan: &Scan) -> Vec<String> {
 
 /// An object of finished entries, as pieces to be written one after the other.
 fn object(mut entries: Vec<String>) -> Vec<String> {
-    let Some(last) = entries.len().checked_sub(1) else { return vec!["{}".to_owned()] };
+    let Some(last) = entries.len().checked_sub(1) else {
+        return vec!["{}".to_owned()];
+    };
     for (at, entry) in entries.iter_mut().enumerate() {
         entry.push_str(if at < last { ",\n" } else { "\n}" });
     }
@@ -104,7 +119,12 @@ fn report(name: Option<&str>, test: &TestReport, indent: usize) -> String {
     text.push_str(",\n");
     lists(&mut text, indent, "reasons_skipped", &test.reasons_skipped);
     lists(&mut text, indent, "models_partial", &test.models_partial);
-    lists(&mut text, indent, "models_conditional", &test.models_conditional);
+    lists(
+        &mut text,
+        indent,
+        "models_conditional",
+        &test.models_conditional,
+    );
     lists(&mut text, indent, "models_absent", &test.models_absent);
     lists(&mut text, indent, "models_unknown", &test.models_unknown);
     key(&mut text, indent, "details");
@@ -135,7 +155,11 @@ fn details(text: &mut String, indent: usize, details: &[Detail]) {
         string(text, &detail.place);
         text.push_str(", \"condition\": ");
         optional(text, detail.condition.as_deref());
-        text.push_str(if at + 1 < details.len() { "},\n" } else { "}\n" });
+        text.push_str(if at + 1 < details.len() {
+            "},\n"
+        } else {
+            "}\n"
+        });
     }
     pad(text, indent);
     text.push_str("],\n");
@@ -189,7 +213,10 @@ fn optional(text: &mut String, value: Option<&str>) {
 /// A JSON string in ASCII, escaped as Python escapes it.
 fn string(text: &mut String, value: &str) {
     text.push('"');
-    if value.bytes().all(|b| matches!(b, b' '..=b'~') && b != b'"' && b != b'\\') {
+    if value
+        .bytes()
+        .all(|b| matches!(b, b' '..=b'~') && b != b'"' && b != b'\\')
+    {
         text.push_str(value);
         text.push('"');
         return;
@@ -240,7 +267,11 @@ fn compact(class: &ClassTests) -> String {
         optional(&mut text, test.condition.as_deref());
         text.push('}');
     }
-    text.push_str(if class.tests.is_empty() { "}}" } else { "\n    }}" });
+    text.push_str(if class.tests.is_empty() {
+        "}}"
+    } else {
+        "\n    }}"
+    });
     text
 }
 

@@ -8,7 +8,9 @@ use crate::skips::Scan;
 /// The whole scan.
 pub(crate) fn markdown(scan: &Scan) -> String {
     let mut text = format!("# Skipped tests of {} models\n\n", scan.models.len());
-    text.push_str("| Test | Origin | Skipped | Share | Partial | Conditional | Ran | Absent | Unknown |\n");
+    text.push_str(
+        "| Test | Origin | Skipped | Share | Partial | Conditional | Ran | Absent | Unknown |\n",
+    );
     text.push_str("|---|---|---:|---:|---:|---:|---:|---:|---:|\n");
     let tests = by_proportion(scan);
     for test in &tests {

@@ -46,7 +46,10 @@ impl Format {
 
 /// The name of the result file without its ending: one for full scans, one per single test.
 pub(crate) fn file_stem(test: Option<&str>) -> String {
-    test.map_or_else(|| "all_tests_scan_result".to_owned(), |test| format!("scan_{test}"))
+    test.map_or_else(
+        || "all_tests_scan_result".to_owned(),
+        |test| format!("scan_{test}"),
+    )
 }
 
 /// Writes the results of a scan into `folder` and returns the file's path. `test` is the name of the
@@ -55,7 +58,12 @@ pub(crate) fn file_stem(test: Option<&str>) -> String {
 /// # Errors
 /// [`SkipsError::Write`] where the folder or file cannot be written. No half-written file is left
 /// under the final name.
-pub fn write(scan: &Scan, format: Format, test: Option<&str>, folder: &Path) -> Result<PathBuf, SkipsError> {
+pub fn write(
+    scan: &Scan,
+    format: Format,
+    test: Option<&str>,
+    folder: &Path,
+) -> Result<PathBuf, SkipsError> {
     let pieces = match format {
         Format::Json => json::scan_json(scan, test.is_some()),
         Format::Csv => vec![csv::csv(scan)],
@@ -63,15 +71,27 @@ pub fn write(scan: &Scan, format: Format, test: Option<&str>, folder: &Path) -> 
         Format::Sarif => vec![sarif::sarif(scan)],
         Format::Html => vec![html::html(scan)],
     };
-    save(&pieces, folder, &format!("{}.{}", file_stem(test), format.extension()))
+    save(
+        &pieces,
+        folder,
+        &format!("{}.{}", file_stem(test), format.extension()),
+    )
 }
 
 /// Writes the original script's JSON.
 ///
 /// # Errors
 /// As [`write`].
-pub fn write_compat(entries: &[CompatEntry], test: Option<&str>, folder: &Path) -> Result<PathBuf, SkipsError> {
-    save(&compat_json(entries, test.is_some()), folder, &format!("{}.json", file_stem(test)))
+pub fn write_compat(
+    entries: &[CompatEntry],
+    test: Option<&str>,
+    folder: &Path,
+) -> Result<PathBuf, SkipsError> {
+    save(
+        &compat_json(entries, test.is_some()),
+        folder,
+        &format!("{}.json", file_stem(test)),
+    )
 }
 
 /// Writes the list of every test of every class.
@@ -92,7 +112,11 @@ fn save(pieces: &[String], folder: &Path, name: &str) -> Result<PathBuf, SkipsEr
     fs::create_dir_all(folder).map_err(failed(folder))?;
     let partial = folder.join(format!(".{name}.{}.partial", std::process::id()));
     let written = fs::File::create(&partial)
-        .and_then(|mut file| pieces.iter().try_for_each(|piece| file.write_all(piece.as_bytes())))
+        .and_then(|mut file| {
+            pieces
+                .iter()
+                .try_for_each(|piece| file.write_all(piece.as_bytes()))
+        })
         .and_then(|()| fs::rename(&partial, &path));
     if let Err(error) = written {
         // The partial file is of no use; the error says what happened.

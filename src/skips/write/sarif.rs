@@ -17,14 +17,24 @@ pub(crate) fn sarif(scan: &Scan) -> String {
         "id": NOT_SCANNED,
         "shortDescription": {"text": "A file or import could not be read; its tests are unknown."},
     }));
-    let lints = scan
-        .lints
-        .iter()
-        .map(|lint| result(lint.kind.name(), "warning", &lint.message, &lint.file, Some(lint.line)));
-    let problems = scan
-        .problems
-        .iter()
-        .map(|problem| result(NOT_SCANNED, "error", &problem.message, &problem.path, problem.line));
+    let lints = scan.lints.iter().map(|lint| {
+        result(
+            lint.kind.name(),
+            "warning",
+            &lint.message,
+            &lint.file,
+            Some(lint.line),
+        )
+    });
+    let problems = scan.problems.iter().map(|problem| {
+        result(
+            NOT_SCANNED,
+            "error",
+            &problem.message,
+            &problem.path,
+            problem.line,
+        )
+    });
     let results: Vec<Value> = lints.chain(problems).collect();
     let log = json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",

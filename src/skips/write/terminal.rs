@@ -12,7 +12,10 @@ const BAR: usize = 20;
 pub(crate) fn by_proportion(scan: &Scan) -> Vec<&TestReport> {
     let mut tests: Vec<&TestReport> = scan.tests.iter().collect();
     tests.sort_by(|a, b| {
-        b.models_skipped.len().cmp(&a.models_skipped.len()).then_with(|| a.name.cmp(&b.name))
+        b.models_skipped
+            .len()
+            .cmp(&a.models_skipped.len())
+            .then_with(|| a.name.cmp(&b.name))
     });
     tests
 }
@@ -43,7 +46,12 @@ pub fn summary(scan: &Scan, test: &TestReport) -> String {
 pub fn table(scan: &Scan, rows: usize) -> String {
     let tests = by_proportion(scan);
     let shown = &tests[..rows.min(tests.len())];
-    let width = shown.iter().map(|test| test.name.len()).max().unwrap_or(4).max(4);
+    let width = shown
+        .iter()
+        .map(|test| test.name.len())
+        .max()
+        .unwrap_or(4)
+        .max(4);
     let mut text = String::new();
     let _ = writeln!(
         text,
