@@ -44,9 +44,15 @@ fn agrees(verdict: &TestVerdict, machine: &str, pytest: &str) -> bool {
             )
     };
     match verdict.status {
+        // Where a body or `setUp` skips anyway, a decorator may still skip earlier on this machine.
+        Status::SkippedByClass if verdict.condition.is_some() => {
+            skip(reason) || skip("test is slow")
+        }
         Status::Skipped | Status::SkippedByClass | Status::Inherited => skip(reason),
         Status::Flag => skip(reason) || machine.split("; ").any(skip),
-        Status::Runs | Status::Neutralised | Status::Guarded => pytest == "run",
+        Status::Runs | Status::Neutralised => pytest == "run",
+        // The test's own computation decides.
+        Status::Guarded => pytest == "run" || skip(reason),
         Status::ExpectedFailure => pytest == "xfail",
         // The machine decides: a skip must be for one of the reasons.
         Status::Conditional => pytest == "run" || reason.split("; ").any(skip),
