@@ -279,7 +279,10 @@ fn full(args: &SkipsArgs, out: &mut impl Write) -> Result<u8, Failure> {
         let path = skips::write_inventory(&scan, &args.output_dir)?;
         saved(args, out, "Inventory", &path)?;
     }
-    Ok(finish(&scan.problems, code))
+    let code = finish(&scan.problems, code);
+    // The process ends here: taking the scan apart would only take time.
+    std::mem::forget(scan);
+    Ok(code)
 }
 
 impl FileFormat {

@@ -105,10 +105,21 @@ pub(crate) fn analyse(
         .enumerate()
         .map(|(at, test)| (&*test.name, at))
         .collect();
-    let verdicts: Vec<ClassVerdicts<'_>> = concrete
+    let mut verdicts: Vec<ClassVerdicts<'_>> = concrete
         .par_iter()
         .map(|class| judge_class(&suite, &reach, &common, &index, class))
         .collect();
+    // Integration tests and the like have no common tests and do not count.
+    verdicts.retain(|class| {
+        class
+            .families
+            .iter()
+            .any(|family| !matches!(family, FamilyVerdicts::Lacks))
+    });
+    let mut by_model: Vec<Vec<&ClassVerdicts<'_>>> = vec![Vec::new(); models.len()];
+    for class in &verdicts {
+        by_model[class.concrete.model as usize].push(class);
+    }
     // Models whose files could not be parsed, or whose only classes have unknown ancestors.
     let mut unreadable: FxHashSet<u32> = FxHashSet::default();
     for path in &files {
@@ -121,11 +132,6 @@ pub(crate) fn analyse(
         }
     }
     let shared: Vec<Arc<str>> = models.iter().map(|model| model.as_str().into()).collect();
-    let tests = common
-        .par_iter()
-        .enumerate()
-        .map(|(at, test)| report::summarise(&project, test, at, &shared, &verdicts, &unreadable))
-        .collect();
     let classes = if options.inventory {
         inventory(&suite, &reach, &concrete)
     } else {
@@ -136,12 +142,23 @@ pub(crate) fn analyse(
     } else {
         Vec::new()
     };
+    // The tables are no longer needed; taking them apart takes as long as summing up.
+    let (tests, ()) = rayon::join(
+        || {
+            common
+                .par_iter()
+                .enumerate()
+                .map(|(at, test)| {
+                    report::summarise(&project, test, at, &shared, &by_model, &unreadable)
+                })
+                .collect()
+        },
+        || drop(suite),
+    );
+    drop(by_model);
+    verdicts.into_par_iter().for_each(drop);
     problems.sort();
     problems.dedup();
-    drop(verdicts);
-    drop(suite);
-    // Taking the parsed files apart takes as long as a good part of the scan: off the caller's way.
-    rayon::spawn(move || drop(project));
     Ok(Scan {
         models,
         files: files.len(),
@@ -149,6 +166,7 @@ pub(crate) fn analyse(
         problems,
         lints,
         classes,
+        sources: super::Sources(Some(Arc::new(project))),
     })
 }
 
@@ -195,6 +213,7 @@ fn collect(
                     module,
                     class: *class,
                 },
+                Some(Binding::From(from)) if !from.is_local() => continue,
                 Some(Binding::From(_) | Binding::Value(_)) => {
                     match project.resolve_name(module, name) {
                         Def::Class(class) => class,

@@ -63,6 +63,13 @@ pub(crate) struct ImportFrom {
     pub offset: u32,
 }
 
+impl ImportFrom {
+    /// Whether it points into the tests themselves, not into a library.
+    pub fn is_local(&self) -> bool {
+        self.level > 0 || &*self.module == "tests" || self.module.starts_with("tests.")
+    }
+}
+
 /// The value of a module-level name.
 #[derive(Debug)]
 pub(crate) enum Binding {

@@ -99,6 +99,32 @@ pub struct Scan {
     pub lints: Vec<Lint>,
     /// Every test of every class; empty unless asked for.
     pub classes: Vec<ClassTests>,
+    /// The parsed files. Taking them apart is slow, so that is left to the scan's owner.
+    sources: Sources,
+}
+
+impl Scan {
+    /// How many files were read: test files and what they import.
+    pub fn files_read(&self) -> usize {
+        self.sources
+            .0
+            .as_ref()
+            .map_or(0, |project| project.modules.len())
+    }
+}
+
+/// Keeps the files of a scan until the scan is dropped.
+#[derive(Clone, Default)]
+struct Sources(Option<std::sync::Arc<project::Project>>);
+
+impl std::fmt::Debug for Sources {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} files",
+            self.0.as_ref().map_or(0, |project| project.modules.len())
+        )
+    }
 }
 
 /// Something that kept a part of the scan from being done.

@@ -126,19 +126,19 @@ impl Project {
                 match binding {
                     Binding::From(from) => {
                         let used = module.used.contains(name);
-                        if own_sources && !used {
+                        if !used && (own_sources || !from.is_local()) {
                             continue;
                         }
                         consider(candidates(&module.path, from, used));
                     }
-                    Binding::Import(dotted) if dotted.contains('.') && !own_sources => {
+                    Binding::Import(dotted) if dotted.starts_with("tests.") => {
                         consider(files_of(&dotted.replace('.', "/"), false));
                     }
                     _ => {}
                 }
             }
             for star in &module.stars {
-                if !own_sources {
+                if !own_sources && star.is_local() {
                     consider(candidates(&module.path, star, true));
                 }
             }
@@ -280,7 +280,7 @@ impl Project {
         let Some(Binding::From(from)) = source.names.get(name) else {
             return None;
         };
-        let inside = from.level > 0 || from.module.split('.').next() == Some("tests");
+        let inside = from.is_local();
         let dots = ".".repeat(from.level as usize);
         let target = format!("{dots}{}", from.module);
         if candidates(&source.path, from, true)

@@ -22,7 +22,8 @@ pub struct TestReport {
     pub models_skipped: Vec<Arc<str>>,
     /// The share of all models that skip it, to four digits.
     pub skipped_proportion: f64,
-    /// `model: reason` for every model that skips it.
+    /// `model: reason` for every model that skips it, in which the distinct reasons of several classes
+    /// are joined by semicolons.
     pub reasons_skipped: Vec<String>,
     /// Models where it is off in some classes or some cases only.
     pub models_partial: Vec<Arc<str>>,
@@ -187,7 +188,7 @@ pub(crate) fn summarise(
     test: &CommonTest,
     at: usize,
     models: &[Arc<str>],
-    verdicts: &[ClassVerdicts<'_>],
+    by_model: &[Vec<&ClassVerdicts<'_>>],
     unreadable: &FxHashSet<u32>,
 ) -> TestReport {
     let mut report = TestReport {
@@ -210,12 +211,7 @@ pub(crate) fn summarise(
     let lacks: Arc<str> = format!("the class does not inherit `{mixin}`").into();
     let unresolved: Arc<str> = "a base class cannot be resolved".into();
     let mut places = Places::default();
-    // Classes come in the order of files, which is not that of folder names.
-    let mut by_model: Vec<Vec<&ClassVerdicts<'_>>> = vec![Vec::new(); models.len()];
-    for class in verdicts {
-        by_model[class.concrete.model as usize].push(class);
-    }
-    for (number, (model, classes)) in models.iter().zip(&by_model).enumerate() {
+    for (number, (model, classes)) in models.iter().zip(by_model).enumerate() {
         let mut sums = Vec::with_capacity(classes.len());
         let mut unknown_class = unreadable.contains(&(number as u32));
         for class in classes {
@@ -248,7 +244,7 @@ pub(crate) fn summarise(
             Sum::Off => {
                 report
                     .reasons_skipped
-                    .extend(reasons(test, at, classes, model, project));
+                    .push(reason_line(test, at, classes, model, project));
                 &mut report.models_skipped
             }
             Sum::Ran => &mut report.models_ran,
@@ -275,27 +271,27 @@ pub(crate) fn proportion(part: usize, whole: usize) -> f64 {
         .unwrap_or(0.0)
 }
 
-/// The distinct reasons for which a model skips a test.
-fn reasons(
+/// `model: reason`, with every distinct reason of its classes.
+fn reason_line(
     test: &CommonTest,
     at: usize,
     classes: &[&ClassVerdicts<'_>],
     model: &str,
     project: &Project,
-) -> Vec<String> {
+) -> String {
     let mut found: Vec<String> = Vec::new();
     for class in classes {
         let FamilyVerdicts::Has(tests) = &class.families[at] else {
             continue;
         };
         for case in tests.iter().filter(|case| case.verdict.status.is_off()) {
-            let reason = format!("{model}: {}", worded(test, &case.verdict, project));
+            let reason = worded(test, &case.verdict, project);
             if !found.contains(&reason) {
                 found.push(reason);
             }
         }
     }
-    found
+    format!("{model}: {}", found.join("; "))
 }
 
 /// The reason of a verdict, in words where the source gives none.

@@ -6,8 +6,10 @@
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use ignore::WalkBuilder;
+use rustc_hash::FxHashSet;
 
 use super::Problem;
 use crate::python::MAX_SOURCE_BYTES;
@@ -38,6 +40,8 @@ pub(crate) fn sort_paths(paths: &mut [String]) {
 pub(crate) struct Folder {
     root: PathBuf,
     canonical: PathBuf,
+    /// Files that the walk reached without passing a link.
+    walked: OnceLock<FxHashSet<String>>,
 }
 
 impl Folder {
@@ -45,6 +49,7 @@ impl Folder {
         Ok(Self {
             root: root.to_owned(),
             canonical: root.canonicalize()?,
+            walked: OnceLock::new(),
         })
     }
 
@@ -63,7 +68,9 @@ impl Folder {
 impl Tree for Folder {
     fn test_files(&self, problems: &mut Vec<Problem>) -> Vec<String> {
         let mut files = Vec::new();
+        let mut walked = FxHashSet::default();
         let base = self.root.join(MODELS);
+        let base_is_inside = self.inside(MODELS).is_ok_and(|_| !is_link(&base));
         for entry in WalkBuilder::new(&base)
             .standard_filters(false)
             .follow_links(false)
@@ -80,7 +87,13 @@ impl Tree for Folder {
                         .strip_prefix(&self.root)
                         .unwrap_or(entry.path());
                     match relative.to_str() {
-                        Some(path) => files.push(path.replace('\\', "/")),
+                        Some(path) => {
+                            let path = path.replace('\\', "/");
+                            if base_is_inside && !entry.path_is_symlink() {
+                                walked.insert(path.clone());
+                            }
+                            files.push(path);
+                        }
                         None => problems.push(Problem::new(
                             &relative.to_string_lossy(),
                             None,
@@ -103,6 +116,8 @@ impl Tree for Folder {
             }
         }
         sort_paths(&mut files);
+        // A second walk of the same folder would find the same.
+        let _ = self.walked.set(walked);
         files
     }
 
@@ -111,7 +126,15 @@ impl Tree for Folder {
     }
 
     fn read(&self, path: &str) -> Result<Vec<u8>, String> {
-        let full = self.inside(path)?;
+        let walked = self
+            .walked
+            .get()
+            .is_some_and(|walked| walked.contains(path));
+        let full = if walked {
+            self.root.join(path)
+        } else {
+            self.inside(path)?
+        };
         let file = fs::File::open(&full).map_err(|error| error.to_string())?;
         let metadata = file.metadata().map_err(|error| error.to_string())?;
         if !metadata.is_file() {
@@ -126,6 +149,10 @@ impl Tree for Folder {
         }
         Ok(bytes)
     }
+}
+
+fn is_link(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink())
 }
 
 fn walk_error_path(error: &ignore::Error) -> Option<&Path> {

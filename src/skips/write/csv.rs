@@ -8,10 +8,10 @@ use crate::skips::Scan;
 pub(crate) fn csv(scan: &Scan) -> String {
     let mut text = String::from("test,origin,model,outcome,reasons\r\n");
     for test in &scan.tests {
-        let mut reasons: FxHashMap<&str, Vec<&str>> = FxHashMap::default();
+        let mut reasons: FxHashMap<&str, &str> = FxHashMap::default();
         for entry in &test.reasons_skipped {
             if let Some((model, reason)) = entry.split_once(": ") {
-                reasons.entry(model).or_default().push(reason);
+                reasons.insert(model, reason);
             }
         }
         let outcomes = [
@@ -29,13 +29,10 @@ pub(crate) fn csv(scan: &Scan) -> String {
         rows.sort_unstable();
         for (model, outcome) in rows {
             let reason = match outcome {
-                "skipped" => reasons
-                    .get(model)
-                    .map(|list| list.join("; "))
-                    .unwrap_or_default(),
-                _ => String::new(),
+                "skipped" => reasons.get(model).copied().unwrap_or_default(),
+                _ => "",
             };
-            let fields = [test.name.as_str(), &test.origin, model, outcome, &reason];
+            let fields = [test.name.as_str(), &test.origin, model, outcome, reason];
             for (at, value) in fields.iter().enumerate() {
                 if at > 0 {
                     text.push(',');
