@@ -12,6 +12,10 @@ pub mod capture;
 pub mod format;
 #[cfg(feature = "models")]
 pub mod models;
+#[cfg(feature = "skips")]
+pub mod python;
+#[cfg(feature = "skips")]
+pub mod skips;
 pub mod summary;
 pub mod trace;
 

@@ -8,6 +8,8 @@ mod demo;
 mod model_inputs;
 mod output;
 mod show;
+#[cfg(feature = "skips")]
+mod skips;
 #[cfg(feature = "models")]
 mod trace;
 mod tree;
@@ -38,6 +40,8 @@ enum Command {
     #[cfg(feature = "models")]
     Trace(trace::TraceArguments),
     Show(show::ShowArguments),
+    #[cfg(feature = "skips")]
+    Skips(skips::SkipsArgs),
     #[cfg(feature = "models")]
     Demo(demo::DemoArguments),
 }
@@ -58,6 +62,8 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "models")]
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Show(arguments) => show::run(&arguments),
+        #[cfg(feature = "skips")]
+        Command::Skips(arguments) => Ok(skips::run(&arguments)),
         #[cfg(feature = "models")]
         Command::Demo(arguments) => demo::run(&arguments),
     };
