@@ -8,5 +8,7 @@ pub mod capture;
 pub mod format;
 #[cfg(feature = "models")]
 pub mod models;
+#[cfg(feature = "similar")]
+pub mod similar;
 pub mod summary;
 pub mod trace;
