@@ -17,6 +17,9 @@ use super::naming::{ModelNames, file_model, normalised};
 use super::source::{Fault, Layout, is_modular, parse, read_source, walk};
 use super::terms::{TermReader, Terms};
 
+/// A file changed within the clock's grain of the last reading may have changed after it; nanoseconds.
+const SETTLING: u64 = 2_000_000_000;
+
 /// A file's size and time of change, by which an unchanged file is recognised.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
@@ -179,8 +182,7 @@ impl Corpus {
     pub fn refresh(self, layout: &Layout, done: &(dyn Fn() + Sync)) -> (Self, Refreshed) {
         let methods = self.methods;
         let read_at = nanoseconds(SystemTime::now());
-        // A file changed within the clock's grain of the last reading may have changed after it.
-        let settled = self.read_at.saturating_sub(2_000_000_000);
+        let settled = self.read_at.saturating_sub(SETTLING);
         let mut found = walk(&layout.root, |name| layout.takes(name) || is_modular(name));
         let (modular, code): (Vec<String>, Vec<String>) =
             found.files.drain(..).partition(|path| is_modular(path.rsplit('/').next().unwrap_or(path)));
@@ -243,6 +245,22 @@ impl Corpus {
         let refreshed = Refreshed { read: total - kept, kept, gone };
         let corpus = Self { methods, read_at, code, modular, pages, walk_faults: found.faults };
         (corpus, refreshed)
+    }
+
+    /// Whether a repository still is as it was read.
+    pub fn is_current(&self, layout: &Layout) -> bool {
+        let settled = self.read_at.saturating_sub(SETTLING);
+        let same = |stamp: Stamp, path: &Path| Stamp::of(path) == stamp && stamp.modified < settled;
+        let found = walk(&layout.root, |name| layout.takes(name) || is_modular(name));
+        let pages = layout.model_pages.as_ref().map(|folder| (folder, walk(folder, |name| name.ends_with(".md"))));
+        let walked = found.files.len() + pages.as_ref().map_or(0, |(_, walk)| walk.files.len());
+        let faults = found.faults.len() + pages.as_ref().map_or(0, |(_, walk)| walk.faults.len());
+        let code = self.code.iter().map(|file| (&file.path, file.stamp));
+        let modular = self.modular.iter().map(|file| (&file.path, file.stamp));
+        walked == self.code.len() + self.modular.len() + self.pages.len()
+            && faults == self.walk_faults.len()
+            && code.chain(modular).all(|(path, stamp)| same(stamp, &layout.root.join(path)))
+            && pages.is_none_or(|(folder, _)| self.pages.iter().all(|page| same(page.stamp, &folder.join(&page.path))))
     }
 
     /// Everything that is wrong with the input.

@@ -36,13 +36,70 @@ impl Heirs {
     }
 }
 
+/// The terms of all definitions, numbered by a common vocabulary.
+///
+/// Every number is below the vocabulary's length; `ends` ascends to the common length of `numbers` and
+/// `counts`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct TermLists {
+    pub(crate) vocabulary: Vocabulary,
+    /// Where each definition's list ends.
+    pub(crate) ends: Vec<u32>,
+    pub(crate) numbers: Vec<u32>,
+    pub(crate) counts: Vec<u16>,
+}
+
+impl TermLists {
+    fn of(corpus: &Corpus) -> Self {
+        let all: Vec<u64> = corpus
+            .code
+            .par_iter()
+            .flat_map_iter(|file| file.terms.iter().flatten().map(|&(term, _)| term))
+            .collect();
+        let vocabulary = Vocabulary::of(all);
+        let lists = || corpus.code.iter().flat_map(|file| &file.terms);
+        let ends = lists()
+            .scan(0u32, |end, terms| {
+                *end += terms.len() as u32;
+                Some(*end)
+            })
+            .collect();
+        let numbers = corpus
+            .code
+            .par_iter()
+            .flat_map_iter(|file| file.terms.iter().flatten())
+            .filter_map(|&(term, _)| vocabulary.number(term))
+            .collect();
+        let counts = lists().flatten().map(|&(_, count)| count).collect();
+        Self { vocabulary, ends, numbers, counts }
+    }
+
+    /// Gives a corpus that was loaded without them its terms back.
+    pub(crate) fn restore(&self, corpus: &mut Corpus) {
+        let mut from = 0;
+        let mut ends = self.ends.iter();
+        for file in &mut corpus.code {
+            file.terms = ends
+                .by_ref()
+                .take(file.definitions.len())
+                .map(|&end| {
+                    let range = std::mem::replace(&mut from, end as usize)..end as usize;
+                    let numbers = self.numbers[range.clone()].iter();
+                    let terms = numbers.map(|&number| self.vocabulary.terms()[number as usize]);
+                    terms.zip(self.counts[range].iter().copied()).collect()
+                })
+                .collect();
+        }
+    }
+}
+
 /// An index of the definitions of a repository.
 pub struct Index {
     layout: Layout,
     corpus: Corpus,
     /// The file and the position in the file of each entry.
     entries: Vec<(u32, u32)>,
-    vocabulary: Vocabulary,
+    lists: TermLists,
     postings: Postings,
     /// The inverse document frequency of each term.
     idf: Vec<f32>,
@@ -80,32 +137,21 @@ impl Index {
         Self::derive(layout, corpus)
     }
 
-    /// Derives everything else from a corpus.
+    /// Derives everything else from a corpus that was read.
     pub fn derive(layout: Layout, corpus: Corpus) -> Self {
-        let all: Vec<u64> = corpus
-            .code
-            .par_iter()
-            .flat_map_iter(|file| file.terms.iter().flatten().map(|&(term, _)| term))
-            .collect();
-        let vocabulary = Vocabulary::of(all);
+        let lists = TermLists::of(&corpus);
+        Self::assemble(layout, corpus, lists)
+    }
+
+    /// Derives everything else from a corpus and its terms, numbered.
+    ///
+    /// The caller guarantees what [`TermLists`] promises, with one list for every definition.
+    pub(crate) fn assemble(layout: Layout, corpus: Corpus, lists: TermLists) -> Self {
+        let TermLists { vocabulary, ends, numbers, counts } = lists;
         let entries: Vec<(u32, u32)> = (0u32..)
             .zip(&corpus.code)
             .flat_map(|(file, code)| (0..code.definitions.len() as u32).map(move |at| (file, at)))
             .collect();
-        let lists = || corpus.code.iter().flat_map(|file| &file.terms);
-        let ends: Vec<u32> = lists()
-            .scan(0u32, |end, terms| {
-                *end += terms.len() as u32;
-                Some(*end)
-            })
-            .collect();
-        let numbers: Vec<u32> = corpus
-            .code
-            .par_iter()
-            .flat_map_iter(|file| file.terms.iter().flatten())
-            .filter_map(|&(term, _)| vocabulary.number(term))
-            .collect();
-        let counts: Vec<u16> = lists().flatten().map(|&(_, count)| count).collect();
         let postings = Postings::invert(vocabulary.terms().len(), &ends, &numbers, &counts);
         let idf: Vec<f32> = (0..vocabulary.terms().len() as u32)
             .map(|term| inverse_frequency(entries.len(), postings.frequency(term)))
@@ -128,8 +174,8 @@ impl Index {
         let mut index = Self {
             layout,
             entries,
-            vocabulary,
             postings,
+            lists: TermLists { vocabulary, ends, numbers, counts },
             idf,
             lengths,
             sizes,
@@ -196,6 +242,10 @@ impl Index {
     /// Where the code lies.
     pub fn layout(&self) -> &Layout {
         &self.layout
+    }
+
+    pub(crate) fn lists(&self) -> &TermLists {
+        &self.lists
     }
 
     /// What was read.
@@ -279,10 +329,6 @@ impl Index {
         self.heirs.get(&entry)
     }
 
-    pub(crate) fn entries_with_heirs(&self) -> impl Iterator<Item = (EntryId, &Heirs)> {
-        self.heirs.iter().map(|(&entry, heirs)| (entry, heirs))
-    }
-
     pub(crate) fn file_heirs(&self, entry: EntryId) -> Option<&Heirs> {
         self.file_heirs.get(&self.file_number(entry))
     }
@@ -297,7 +343,7 @@ impl Index {
         let mut overlaps = vec![Overlap::default(); self.entries.len()];
         let mut squares = 0.0f32;
         for &(term, count) in terms {
-            let Some(number) = self.vocabulary.number(term) else {
+            let Some(number) = self.lists.vocabulary.number(term) else {
                 squares += (term_weight(count) * inverse_frequency(self.entries.len(), 0)).powi(2);
                 continue;
             };
