@@ -1,7 +1,11 @@
 //! burnscope records what a Burn model computes, module by module, in files that match PyTorch's.
 //!
 //! Data moves one way through the stages, one folder each: [`capture`] sees tensors, [`summary`]
-//! reduces a tensor to numbers, [`trace`] remembers them, [`format`] writes and reads files.
+//! reduces a tensor to numbers, [`trace`] remembers them, [`mod@format`] writes and reads files.
+
+// The code that the macros write names this crate as its users do.
+#[cfg(feature = "capture")]
+extern crate self as burnscope;
 
 #[cfg(feature = "capture")]
 pub mod capture;
@@ -12,3 +16,11 @@ pub mod models;
 pub mod similar;
 pub mod summary;
 pub mod trace;
+
+#[cfg(feature = "capture")]
+pub use burnscope_macros::{Traced, trace};
+#[cfg(feature = "capture")]
+#[doc(hidden)]
+pub use capture::private as __private;
+#[cfg(feature = "capture")]
+pub use capture::{Dump, Session};

@@ -1,1 +1,30 @@
-//! Sees tensors.
+//! The stage where tensors are seen: sessions, module scopes, and the reading of Burn's tensors.
+//!
+//! It decides what is recorded and when; it computes no statistics and formats no files itself.
+
+mod dump;
+mod names;
+pub(crate) mod probe;
+mod record;
+mod scope;
+mod session;
+mod tensor;
+mod value;
+
+pub use dump::Dump;
+pub use session::{Session, SessionBuilder, SessionGuard};
+pub use value::{Captured, Recorder, Traced};
+
+/// What the code written by `#[burnscope::trace]` calls. Not for use by hand: it changes freely.
+#[doc(hidden)]
+pub mod private {
+    pub use super::probe::{ModuleProbe, ValueProbe};
+    pub use super::scope::{Scope, active, enter, enter_call, enter_scope, in_scope};
+    /// The traits whose methods choose between kinds of module and kinds of value.
+    pub mod probes {
+        pub use crate::capture::probe::{
+            AnyModule as _, AnyPointer as _, AnyValue as _, DebugValue as _, KnownModule as _,
+            ModulePointer as _, TracedValue as _,
+        };
+    }
+}

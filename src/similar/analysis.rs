@@ -60,7 +60,7 @@ pub struct Scored {
     /// The full name.
     pub name: String,
     /// The score, 1 at best.
-    pub score: f32,
+    pub score: f64,
 }
 
 /// Why the best match is not the same code: what differs after renaming.

@@ -112,7 +112,10 @@ pub fn measure(index: &Index, pairs: &[Pair], script: bool, done: &(dyn Fn() + S
                 answers.push((at, METHODS[4], one_per_group(index, ranking.best.iter().map(|c| c.entry))));
                 answers.push((at, METHODS[2], ranking.jaccard.iter().map(|&(entry, _)| entry).collect()));
                 let mut by_similarity: Vec<_> = ranking.best.clone();
-                by_similarity.sort_by(|a, b| b.features[0].total_cmp(&a.features[0]));
+                by_similarity.sort_by(|a, b| {
+                    let ages = || index.age_key(a.entry).cmp(&index.age_key(b.entry));
+                    b.features[0].total_cmp(&a.features[0]).then_with(ages)
+                });
                 answers.push((at, METHODS[1], by_similarity.iter().map(|c| c.entry).collect()));
                 if let Some((_, scored)) = by_script.iter().find(|(name, _)| *name == definition.name) {
                     let found = scored.iter().filter_map(|(name, _)| index.find(name)).collect();

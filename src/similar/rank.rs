@@ -91,7 +91,7 @@ pub struct Ranking {
     /// The possible parents, best first.
     pub best: Vec<Candidate>,
     /// The highest Jaccard similarities of identifier sets, highest first, ties by age.
-    pub jaccard: Vec<(EntryId, f32)>,
+    pub jaccard: Vec<(EntryId, f64)>,
 }
 
 impl<'a> Query<'a> {
@@ -158,17 +158,17 @@ impl<'a> Query<'a> {
         }
     }
 
-    fn jaccard(&self, at: usize, entries: &[EntryId], overlaps: &[Overlap], top: usize) -> Vec<(EntryId, f32)> {
+    fn jaccard(&self, at: usize, entries: &[EntryId], overlaps: &[Overlap], top: usize) -> Vec<(EntryId, f64)> {
         let own = words(&self.file.terms[at]);
-        let mut scores: Vec<(EntryId, f32)> = entries
+        let mut scores: Vec<(EntryId, f64)> = entries
             .iter()
             .filter_map(|&entry| {
                 let both = u32::from(overlaps[entry as usize].words);
                 let either = own + self.index.size(entry).1 - both;
-                (both > 0).then(|| (entry, both as f32 / either as f32))
+                (both > 0).then(|| (entry, f64::from(both) / f64::from(either)))
             })
             .collect();
-        let order = |a: &(EntryId, f32), b: &(EntryId, f32)| {
+        let order = |a: &(EntryId, f64), b: &(EntryId, f64)| {
             b.1.total_cmp(&a.1).then_with(|| self.index.age_key(a.0).cmp(&self.index.age_key(b.0)))
         };
         if top < scores.len() {

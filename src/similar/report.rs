@@ -169,7 +169,7 @@ fn finding_json(finding: &Finding) -> Value {
         Kind::Method => "method",
     };
     let scored = |list: &[Scored]| -> Value {
-        list.iter().map(|scored| json!({"name": scored.name, "score": number(scored.score)})).collect()
+        list.iter().map(|scored| json!({"name": scored.name, "score": scored.score})).collect()
     };
     let best: Value = finding
         .best

@@ -159,7 +159,7 @@ fn read(path: &Path, layout: &Layout, methods: bool) -> Result<(Corpus, TermList
     let counts: Vec<u16> = values(array("counts", Dtype::U16)?, u16::from_le_bytes);
     let definitions: usize = corpus.code.iter().map(|file| file.definitions.len()).sum();
     let sound = corpus.methods == methods
-        && corpus.code.iter().all(|file| file.exact.len() == file.definitions.len())
+        && corpus.code.iter().all(|file| file.exact.len() == file.definitions.len() && is_inside(&file.path))
         && terms.is_sorted_by(|a, b| a < b)
         && u32::try_from(numbers.len()).is_ok()
         && ends.len() == definitions
@@ -172,6 +172,11 @@ fn read(path: &Path, layout: &Layout, methods: bool) -> Result<(Corpus, TermList
     }
     let vocabulary = Vocabulary::from_sorted(terms);
     Ok((corpus, TermLists { vocabulary, ends, numbers, counts }))
+}
+
+/// Whether a path names something below the folder it is relative to.
+fn is_inside(path: &str) -> bool {
+    Path::new(path).components().all(|part| matches!(part, std::path::Component::Normal(_)))
 }
 
 fn values<T, const N: usize>(bytes: &[u8], value: fn([u8; N]) -> T) -> Vec<T> {

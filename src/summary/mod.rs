@@ -2,10 +2,20 @@
 //!
 //! It is not concerned with where a tensor comes from or what is done with the numbers.
 
+mod cascade;
 mod dtype;
+pub(crate) mod edge;
+mod moments;
+mod narrow;
+mod reduce;
+mod simd;
+mod tile;
+pub mod torch;
 mod view;
+mod walk;
 
 pub use dtype::{DType, ParseDTypeError};
+pub use edge::{EdgeError, EdgeItems, EdgeValues, edge_runs};
 pub use view::{TensorView, ViewError};
 
 use serde::{Deserialize, Serialize};
@@ -55,4 +65,17 @@ pub struct Summary {
     /// `sum over k of (k + 1) * bits_k mod 2^64`, where `bits_k` is the bit pattern of the k-th
     /// element in row-major logical order, zero-extended to 64 bits.
     pub checksum: u64,
+}
+
+/// Summarises a tensor in one pass over its memory.
+///
+/// Large tensors are shared out over the current Rayon pool. The result is the same to the last bit
+/// for equal elements, whatever the strides, the CPU and the number of threads.
+///
+/// Mean, standard deviation and norm are those of the elements taken as real numbers, computed in
+/// double precision: no sum overflows, and a mean far from zero costs no digits. Of zeros with
+/// different signs, `min` is the negative and `max` the positive one. For a quantised tensor pass
+/// the dequantised values as `f32`.
+pub fn summarise(view: &TensorView) -> Summary {
+    reduce::summarise(view, false).0
 }

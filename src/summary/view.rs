@@ -1,5 +1,7 @@
 //! A borrowed tensor in host memory: bytes, element type, shape and strides, checked once.
 
+use std::borrow::Cow;
+
 use super::DType;
 
 /// A tensor in host memory, any strides, ready to be summarised, printed or written.
@@ -159,5 +161,31 @@ impl<'a> TensorView<'a> {
         }
         self.bytes
             .get(self.offset * size..(self.offset + count) * size)
+    }
+
+    /// The elements' bytes in row-major order, copied unless they lie so already.
+    pub fn to_row_major_bytes(&self) -> Cow<'a, [u8]> {
+        if let Some(bytes) = self.contiguous_bytes() {
+            return Cow::Borrowed(bytes);
+        }
+        let size = self.dtype.size().unwrap_or(0);
+        let mut copy = Vec::with_capacity(self.count() * size);
+        let mut index = vec![0usize; self.shape.len()];
+        // The constructor checked that no element lies outside.
+        let mut position = self.offset as isize;
+        'elements: loop {
+            let start = position as usize * size;
+            copy.extend_from_slice(&self.bytes[start..start + size]);
+            for axis in (0..self.shape.len()).rev() {
+                index[axis] += 1;
+                position += self.strides[axis];
+                if index[axis] < self.shape[axis] {
+                    continue 'elements;
+                }
+                position -= self.strides[axis] * self.shape[axis] as isize;
+                index[axis] = 0;
+            }
+            break Cow::Owned(copy);
+        }
     }
 }

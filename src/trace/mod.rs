@@ -2,6 +2,10 @@
 //!
 //! It is plain data: it knows neither Burn nor any file format.
 
+mod prune;
+
+pub use prune::prune;
+
 use std::sync::Arc;
 
 use crate::summary::{DType, Summary};
@@ -132,6 +136,7 @@ pub struct Printed {
 pub enum TensorValue {
     /// The lines of `print(tensor)`.
     Lines(Vec<String>),
-    /// A safetensors file with the tensor under the key `data`, relative to the trace's folder.
+    /// A safetensors file with the tensor under the key `data`: its name in the trace's folder.
+    /// Untrusted where the trace was read: open it with [`DumpReader`](crate::format::dump::DumpReader).
     File(String),
 }

@@ -1,0 +1,142 @@
+//! What tracing costs: a Llama's forward pass with and without a session, and a scope with no session.
+//!
+//! CPU time of the whole process, all threads, since tracing uses more than one.
+
+use std::{hint::black_box, path::Path, time::Duration};
+
+use burn::{
+    module::Module,
+    tensor::{Device, Distribution, Int, Tensor},
+};
+use burnscope::{
+    Dump, Session,
+    models::{DecoderConfig, llama::LlamaForCausalLM},
+};
+use cpu_time::ProcessTime;
+use criterion::{
+    BatchSize, Criterion, criterion_group, criterion_main,
+    measurement::{Measurement, ValueFormatter, WallTime},
+};
+
+/// CPU time of the process.
+struct CpuTime;
+
+impl Measurement for CpuTime {
+    type Intermediate = ProcessTime;
+    type Value = Duration;
+
+    fn start(&self) -> ProcessTime {
+        ProcessTime::now()
+    }
+
+    fn end(&self, start: ProcessTime) -> Duration {
+        start.elapsed()
+    }
+
+    fn add(&self, a: &Duration, b: &Duration) -> Duration {
+        *a + *b
+    }
+
+    fn zero(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn to_f64(&self, value: &Duration) -> f64 {
+        value.as_nanos() as f64
+    }
+
+    fn formatter(&self) -> &dyn ValueFormatter {
+        WallTime.formatter()
+    }
+}
+
+/// Hidden size 512, 8 layers, 256 tokens, random weights.
+fn forward(criterion: &mut Criterion<CpuTime>) {
+    let device = Device::flex();
+    let config: DecoderConfig = models_config();
+    let model = LlamaForCausalLM::init(&config, &device);
+    let ids = Tensor::<2, Int>::random([1, 256], Distribution::Uniform(0.0, 1000.0), &device);
+    let run = |ids: &Tensor<2, Int>| model.forward(ids.clone(), None, None, None);
+    run(&ids);
+
+    let mut group = criterion.benchmark_group("llama_forward");
+    group
+        .sample_size(10)
+        .measurement_time(Duration::from_secs(10));
+    group.bench_function("untraced", |bencher| bencher.iter(|| black_box(run(&ids))));
+    for (name, dump) in [
+        ("summaries", Dump::None),
+        ("repr", Dump::Repr),
+        ("safetensors", Dump::Safetensors),
+    ] {
+        group.bench_function(name, |bencher| {
+            bencher.iter_batched(
+                || tempfile::tempdir().expect("a temporary folder"),
+                |folder| traced(&model, folder.path(), dump, || run(&ids)),
+                BatchSize::PerIteration,
+            );
+        });
+    }
+    group.finish();
+}
+
+/// The whole session: attaching, running, writing the files.
+fn traced<M: Module, R>(model: &M, folder: &Path, dump: Dump, run: impl FnOnce() -> R) {
+    let session = Session::builder(folder)
+        .dump(dump)
+        .start()
+        .expect("a session");
+    session.attach("LlamaForCausalLM", model);
+    black_box(session.run(run));
+    session.finish().expect("the files");
+}
+
+fn models_config() -> DecoderConfig {
+    let text = br#"{
+        "architectures": ["LlamaForCausalLM"], "hidden_act": "silu", "hidden_size": 512,
+        "intermediate_size": 1408, "max_position_embeddings": 512, "model_type": "llama",
+        "num_attention_heads": 8, "num_hidden_layers": 8, "num_key_value_heads": 8,
+        "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": false, "vocab_size": 1000
+    }"#;
+    let file = burnscope::models::ConfigFile::parse(text).expect("a JSON object");
+    burnscope::models::llama::read_config(&file).expect("a Llama's configuration")
+}
+
+struct Bare;
+
+impl Bare {
+    #[inline(never)]
+    fn forward(&self, x: u64) -> u64 {
+        black_box(x) + 1
+    }
+}
+
+struct Scoped;
+
+#[burnscope::trace]
+impl Scoped {
+    #[inline(never)]
+    fn forward(&self, x: u64) -> u64 {
+        black_box(x) + 1
+    }
+}
+
+/// One relaxed load and a branch more than the bare method.
+fn inactive_scope(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("inactive_scope");
+    group.bench_function("bare", |bencher| {
+        bencher.iter(|| Bare.forward(black_box(1)))
+    });
+    group.bench_function("scoped", |bencher| {
+        bencher.iter(|| Scoped.forward(black_box(1)))
+    });
+    group.finish();
+}
+
+criterion_group! {
+    name = forwards;
+    config = Criterion::default().with_measurement(CpuTime);
+    targets = forward
+}
+criterion_group!(scopes, inactive_scope);
+criterion_main!(scopes, forwards);

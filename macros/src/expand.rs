@@ -1,0 +1,251 @@
+//! Writes the traced form of a method: a scope around its body, the calls inside made visible.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+use syn::{
+    Attribute, Error, FnArg, Ident, ImplItem, ImplItemFn, ItemImpl, Pat, Path, Result, ReturnType,
+    Signature, Type, parse_quote, spanned::Spanned, visit_mut::VisitMut,
+};
+
+use crate::{
+    attr::{Refinement, TraceArguments},
+    call::CallRewriter,
+    derive::unraw,
+};
+
+pub fn trace(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
+    let arguments = TraceArguments::parse(arguments)?;
+    if let Ok(mut block) = syn::parse2::<ItemImpl>(item.clone()) {
+        let trait_path = block.trait_.as_ref().map(|(_, path, _)| path.clone());
+        let mut traced = 0;
+        for item in &mut block.items {
+            let ImplItem::Fn(method) = item else { continue };
+            let asked = take_trace_attribute(&mut method.attrs);
+            let refinement = Refinement::take(&mut method.attrs)?;
+            let forward = method.sig.ident.to_string().starts_with("forward");
+            // An associated function has no module to belong to.
+            let has_self = method.sig.receiver().is_some();
+            if !refinement.skip && (asked || (forward && has_self)) {
+                traced_method(&arguments.krate, trait_path.as_ref(), method)?;
+                traced += 1;
+            } else if refinement.skip {
+                // A skipped method counts as a decision, not as a mistake.
+                traced += 1;
+            }
+        }
+        if traced == 0 {
+            return Err(Error::new(
+                block.self_ty.span(),
+                "nothing to trace here: no method's name begins with `forward`; \
+                 put `#[burnscope::trace]` on the method itself to trace it whatever its name",
+            ));
+        }
+        return Ok(quote!(#block));
+    }
+    let mut method: ImplItemFn = syn::parse2(item.clone()).map_err(|_| {
+        Error::new(
+            item.span(),
+            "`#[burnscope::trace]` goes on an `impl` block or on a method in one",
+        )
+    })?;
+    traced_method(&arguments.krate, None, &mut method)?;
+    Ok(quote!(#method))
+}
+
+/// Removes `#[burnscope::trace]` or an imported `#[trace]`, which the block's own attribute does for it.
+fn take_trace_attribute(attributes: &mut Vec<Attribute>) -> bool {
+    let before = attributes.len();
+    attributes.retain(|attribute| {
+        attribute
+            .path()
+            .segments
+            .last()
+            .is_none_or(|last| last.ident != "trace")
+    });
+    attributes.len() < before
+}
+
+fn traced_method(krate: &Path, trait_path: Option<&Path>, method: &mut ImplItemFn) -> Result<()> {
+    let signature = &mut method.sig;
+    if let Some(constness) = &signature.constness {
+        return Err(Error::new(
+            constness.span(),
+            "a `const fn` cannot be traced",
+        ));
+    }
+    let Some(receiver) = signature.receiver() else {
+        return Err(Error::new(
+            signature.ident.span(),
+            "only a method can be traced: it needs `self` to know which module it belongs to",
+        ));
+    };
+    let by_value = receiver.reference.is_none() && receiver.colon_token.is_none();
+    let shared = receiver.reference.is_some() && receiver.mutability.is_none();
+    let this = if by_value {
+        quote!(&self)
+    } else {
+        quote!(&*self)
+    };
+
+    let Parameters {
+        names,
+        unpack,
+        capture,
+    } = parameters(krate, signature)?;
+    let name = signature.ident.to_string();
+    let ident = signature.ident.clone();
+    let output = match &signature.output {
+        ReturnType::Default => quote!(()),
+        ReturnType::Type(_, ty) => quote!(#ty),
+    };
+    let impl_trait = contains(&signature.output, |ty| matches!(ty, Type::ImplTrait(_)));
+    let borrowing =
+        impl_trait || contains(&signature.output, |ty| matches!(ty, Type::Reference(_))) || {
+            let text = quote!(#output).to_string();
+            text.contains('\'')
+        };
+    let annotation = (!impl_trait).then(|| quote!(: #output));
+    let closure_output = (!impl_trait).then(|| quote!(-> #output));
+
+    let mut body = method.block.clone();
+    CallRewriter::new(krate).visit_block_mut(&mut body);
+
+    // A run without gradients is a run of the module's gradient-free copy. It is not possible where
+    // the result borrows from the module, or where the call changes it.
+    let owner = match trait_path {
+        Some(path) => quote!(<Self as #path>),
+        None => quote!(Self),
+    };
+    let (wait, scope_body) = if signature.asyncness.is_some() {
+        (
+            Some(quote!(.await)),
+            quote! {
+                let __burnscope_out #annotation = #krate::__private::in_scope(
+                    __burnscope_scope.as_ref(),
+                    async move { #(#unpack)* #body },
+                ).await;
+            },
+        )
+    } else {
+        (
+            None,
+            quote! {
+                #[allow(clippy::redundant_closure_call)]
+                let __burnscope_out #annotation = {
+                    let __burnscope_entered = #krate::__private::enter(__burnscope_scope.as_ref());
+                    (move || #closure_output { #(#unpack)* #body })()
+                };
+            },
+        )
+    };
+    let gradient_free = (shared && !borrowing).then(|| {
+        quote! {
+            if let ::core::option::Option::Some(__burnscope_copy) =
+                (&&&#krate::__private::ModuleProbe(#this)).without_gradients()
+            {
+                return #owner::#ident(&__burnscope_copy, #(#names),*)#wait;
+            }
+        }
+    });
+    method.block = parse_quote!({
+        #[allow(unused_imports)]
+        use #krate::__private::probes::*;
+        let __burnscope_scope = if #krate::__private::active() {
+            #gradient_free
+            #krate::__private::enter_scope(
+                (&&&#krate::__private::ModuleProbe(#this)).identify(),
+                #name,
+                |__burnscope_inputs| { #(#capture)* },
+            )
+        } else {
+            ::core::option::Option::None
+        };
+        #scope_body
+        if let ::core::option::Option::Some(__burnscope_scope) = __burnscope_scope {
+            __burnscope_scope.returned(|__burnscope_recorder| {
+                (&&#krate::__private::ValueProbe(&__burnscope_out)).capture(__burnscope_recorder)
+            });
+        }
+        __burnscope_out
+    });
+    method
+        .attrs
+        .push(parse_quote!(#[allow(clippy::let_and_return, clippy::needless_borrow)]));
+    Ok(())
+}
+
+/// A method's parameters beside `self`, split into what each needs.
+struct Parameters {
+    /// The names under which the body's closure receives them.
+    names: Vec<Ident>,
+    /// `let` statements that take patterns apart inside the body.
+    unpack: Vec<TokenStream>,
+    /// Statements that record them.
+    capture: Vec<TokenStream>,
+}
+
+fn parameters(krate: &Path, signature: &mut Signature) -> Result<Parameters> {
+    let mut parameters = Parameters {
+        names: Vec::new(),
+        unpack: Vec::new(),
+        capture: Vec::new(),
+    };
+    for (index, argument) in signature.inputs.iter_mut().enumerate() {
+        let FnArg::Typed(argument) = argument else {
+            continue;
+        };
+        let refinement = Refinement::take(&mut argument.attrs)?;
+        let (ident, mut label) = match &*argument.pat {
+            Pat::Ident(pattern) if pattern.subpat.is_none() && pattern.by_ref.is_none() => {
+                let ident = pattern.ident.clone();
+                if pattern.mutability.is_some() {
+                    // The scope only reads it; the body makes it mutable.
+                    parameters.unpack.push(quote!(let mut #ident = #ident;));
+                }
+                (ident.clone(), Some(unraw(&ident.to_string())))
+            }
+            pattern => {
+                let ident = format_ident!("__burnscope_arg_{index}");
+                parameters.unpack.push(quote!(let #pattern = #ident;));
+                (ident, None)
+            }
+        };
+        *argument.pat = parse_quote!(#ident);
+        parameters.names.push(ident.clone());
+        if refinement.skip {
+            continue;
+        }
+        if refinement.name.is_some() {
+            label = refinement.name;
+        }
+        let value = quote! {
+            |__burnscope_recorder| (&&#krate::__private::ValueProbe(&#ident)).capture(__burnscope_recorder)
+        };
+        parameters.capture.push(match label {
+            Some(label) if !refinement.positional => {
+                quote!(__burnscope_inputs.named(#label, #value);)
+            }
+            _ => quote!(__burnscope_inputs.positional(#value);),
+        });
+    }
+    Ok(parameters)
+}
+
+fn contains(output: &ReturnType, wanted: impl Fn(&Type) -> bool) -> bool {
+    struct Finder<F> {
+        wanted: F,
+        found: bool,
+    }
+    impl<F: Fn(&Type) -> bool> VisitMut for Finder<F> {
+        fn visit_type_mut(&mut self, ty: &mut Type) {
+            self.found |= (self.wanted)(ty);
+            syn::visit_mut::visit_type_mut(self, ty);
+        }
+    }
+    let mut finder = Finder {
+        wanted,
+        found: false,
+    };
+    finder.visit_return_type_mut(&mut output.clone());
+    finder.found
+}

@@ -1,0 +1,243 @@
+//! The calls in progress on this thread, and what the rewritten code does at their ends.
+//!
+//! A thread has a stack of (session, call) pairs. Sessions on other threads are on other stacks, so
+//! that they never see each other; a future carries its scope and puts it on the stack of whichever
+//! thread polls it.
+
+use std::{
+    cell::RefCell,
+    future::Future,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use super::{
+    probe::Receiver,
+    record::{CallId, CapturedInputs},
+    session::Shared,
+    value::{Captured, Recorder},
+};
+
+/// How many sessions are running on some thread.
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static STACK: RefCell<Vec<Frame>> = const { RefCell::new(Vec::new()) };
+}
+
+#[derive(Clone)]
+struct Frame {
+    session: Arc<Shared>,
+    /// The call in progress; `None` right inside `Session::run`.
+    call: Option<CallId>,
+}
+
+/// Whether any session runs: all that a scope costs while none does.
+#[inline(always)]
+pub fn active() -> bool {
+    RUNNING.load(Ordering::Relaxed) != 0
+}
+
+/// Keeps something on this thread's stack while it lives.
+pub struct Entered(bool);
+
+impl Entered {
+    fn push(frame: Frame) -> Self {
+        STACK.with_borrow_mut(|stack| stack.push(frame));
+        Self(true)
+    }
+}
+
+impl Drop for Entered {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.0 {
+            STACK.with_borrow_mut(Vec::pop);
+        }
+    }
+}
+
+/// A session's stay on this thread.
+pub(crate) struct Stay {
+    _entered: Entered,
+}
+
+impl Stay {
+    pub(crate) fn begin(session: &Arc<Shared>) -> Self {
+        RUNNING.fetch_add(1, Ordering::Relaxed);
+        Self {
+            _entered: Entered::push(Frame {
+                session: session.clone(),
+                call: None,
+            }),
+        }
+    }
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        RUNNING.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn top() -> Option<Frame> {
+    STACK.with_borrow(|stack| stack.last().cloned())
+}
+
+/// Whether the call about to begin is a root call of a session that wants no gradients, and
+/// `autodiff` holds of its module.
+pub(crate) fn gradients_unwanted(autodiff: impl FnOnce() -> bool) -> bool {
+    cfg!(feature = "autodiff")
+        && top().is_some_and(|frame| frame.call.is_none() && !frame.session.options().gradients)
+        && autodiff()
+}
+
+/// One recorded call, from its beginning to its return.
+///
+/// Dropped without [`Scope::returned`], by a panic or an abandoned future, it marks the call incomplete.
+pub struct Scope {
+    frame: Frame,
+    over: bool,
+}
+
+impl Scope {
+    fn call(&self) -> CallId {
+        self.frame.call.expect("a scope is made for a call")
+    }
+
+    /// Records the result and ends the call, unless the callee has done it already.
+    pub fn returned(mut self, outputs: impl FnOnce(&mut Recorder<'_>) -> Captured) {
+        self.over = true;
+        let session = &self.frame.session;
+        let call = self.call();
+        if session.record().is_over(call) {
+            return;
+        }
+        let outputs = session
+            .record()
+            .wants(call)
+            .then(|| outputs(&mut Recorder { session }));
+        session.record().returned(session.options(), call, outputs);
+    }
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        if !self.over {
+            let session = &self.frame.session;
+            session
+                .record()
+                .abandoned(session.options(), self.call(), std::thread::panicking());
+        }
+    }
+}
+
+/// Collects the inputs of a call.
+pub struct InputRecorder<'s> {
+    recorder: Recorder<'s>,
+    inputs: CapturedInputs,
+}
+
+impl InputRecorder<'_> {
+    /// Adds an input under its parameter's name.
+    pub fn named(&mut self, name: &str, value: impl FnOnce(&mut Recorder<'_>) -> Captured) {
+        let value = value(&mut self.recorder);
+        self.inputs.push((Some(name.to_owned()), value));
+    }
+
+    /// Adds an input without a name.
+    pub fn positional(&mut self, value: impl FnOnce(&mut Recorder<'_>) -> Captured) {
+        let value = value(&mut self.recorder);
+        self.inputs.push((None, value));
+    }
+}
+
+/// Begins a call of the method that runs now, on this thread's session if it has one.
+#[cold]
+#[inline(never)]
+pub fn enter_scope(
+    receiver: Receiver,
+    method: &str,
+    inputs: impl FnOnce(&mut InputRecorder<'_>),
+) -> Option<Scope> {
+    let frame = top()?;
+    let session = frame.session;
+    let announced = frame
+        .call
+        .filter(|call| session.record().announced(*call, &receiver, method));
+    let (call, wanted) = match announced {
+        Some(call) => (call, session.record().wants(call)),
+        None => session
+            .record()
+            .begin(session.options(), frame.call, receiver, method, None),
+    };
+    Some(begin(session, call, wanted, inputs, false))
+}
+
+/// Begins a call that was seen where it is made.
+#[cold]
+#[inline(never)]
+pub fn enter_call(
+    receiver: Receiver,
+    method: &str,
+    hint: &str,
+    inputs: impl FnOnce(&mut InputRecorder<'_>),
+) -> Option<Scope> {
+    let frame = top()?;
+    let session = frame.session;
+    let (call, wanted) =
+        session
+            .record()
+            .begin(session.options(), frame.call, receiver, method, Some(hint));
+    Some(begin(session, call, wanted, inputs, true))
+}
+
+fn begin(
+    session: Arc<Shared>,
+    call: CallId,
+    wanted: bool,
+    inputs: impl FnOnce(&mut InputRecorder<'_>),
+    announced: bool,
+) -> Scope {
+    // The session is not locked here: a value's `Debug` may run any code.
+    let mut collected = InputRecorder {
+        recorder: Recorder { session: &session },
+        inputs: Vec::new(),
+    };
+    if wanted {
+        inputs(&mut collected);
+    }
+    let collected = collected.inputs;
+    session
+        .record()
+        .inputs(session.options(), call, collected, announced);
+    Scope {
+        frame: Frame {
+            session,
+            call: Some(call),
+        },
+        over: false,
+    }
+}
+
+/// Makes a call the current one of this thread until the result is dropped.
+#[inline(always)]
+pub fn enter(scope: Option<&Scope>) -> Entered {
+    match scope {
+        Some(scope) => Entered::push(scope.frame.clone()),
+        None => Entered(false),
+    }
+}
+
+/// Makes a call the current one whenever `future` is polled.
+pub async fn in_scope<F: Future>(scope: Option<&Scope>, future: F) -> F::Output {
+    let mut future = pin!(future);
+    std::future::poll_fn(|context| {
+        let _entered = enter(scope);
+        future.as_mut().poll(context)
+    })
+    .await
+}

@@ -1,0 +1,276 @@
+//! One tracing session: what to record, the model's names, running, and the files at the end.
+
+use std::{
+    marker::PhantomData,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use burn::module::Module;
+use wildmatch::WildMatch;
+
+use super::{Dump, names::SegmentNames, record::Record, scope::Stay, tensor::TensorCache};
+use crate::{
+    format::{self, WriteError, jsonl},
+    trace::{Trace, prune},
+};
+
+/// What a session records and where it writes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Options {
+    pub(crate) name: Option<String>,
+    pub(crate) dump: Dump,
+    pub(crate) dump_budget: Option<u64>,
+    pub(crate) prune_layers: bool,
+    pub(crate) gradients: bool,
+    pub(crate) segments: SegmentNames,
+    include: Vec<WildMatch>,
+    exclude: Vec<WildMatch>,
+}
+
+impl Options {
+    /// Whether the filters let a module's record in.
+    pub(crate) fn selects(&self, path: &str) -> bool {
+        (self.include.is_empty() || self.include.iter().any(|pattern| pattern.matches(path)))
+            && !self.exclude.iter().any(|pattern| pattern.matches(path))
+    }
+
+    /// The first line of the journal.
+    pub(crate) fn header(&self, name: &str) -> jsonl::Header {
+        let patterns = |patterns: &[WildMatch]| -> Vec<String> {
+            patterns.iter().map(ToString::to_string).collect()
+        };
+        let options = [
+            (
+                "dump",
+                serde_json::json!(format!("{:?}", self.dump).to_lowercase()),
+            ),
+            ("dump_budget", serde_json::json!(self.dump_budget)),
+            ("prune_layers", serde_json::json!(self.prune_layers)),
+            ("gradients", serde_json::json!(self.gradients)),
+            ("include", serde_json::json!(patterns(&self.include))),
+            ("exclude", serde_json::json!(patterns(&self.exclude))),
+        ];
+        jsonl::Header {
+            options: options
+                .into_iter()
+                .map(|(key, value)| (key.to_owned(), value))
+                .collect(),
+            ..jsonl::Header::now(name)
+        }
+    }
+}
+
+/// What the threads of a session share.
+pub struct Shared {
+    options: Options,
+    record: Mutex<Record>,
+    tensors: Mutex<TensorCache>,
+}
+
+impl Shared {
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    // A panic while one of these is held leaves it consistent, at worst without one record; a traced
+    // model's panic must not take the session with it.
+    pub(crate) fn record(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn tensors(&self) -> MutexGuard<'_, TensorCache> {
+        self.tensors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Settings of a session about to start; see [`Session::builder`].
+#[derive(Clone, Debug)]
+pub struct SessionBuilder {
+    folder: PathBuf,
+    options: Options,
+}
+
+impl SessionBuilder {
+    /// The model's name, first part of every file name; the attached model's where not given.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.options.name = Some(name.into());
+        self
+    }
+
+    /// What to keep of the elements; nothing where not given.
+    pub fn dump(mut self, dump: Dump) -> Self {
+        self.options.dump = dump;
+        self
+    }
+
+    /// The most bytes of tensor files to write. Beyond it summaries go on, and the trace says what
+    /// was dropped.
+    pub fn dump_budget(mut self, bytes: u64) -> Self {
+        self.options.dump_budget = Some(bytes);
+        self
+    }
+
+    /// Keep only the first and the last of three or more repeated layers in the two JSON files, as
+    /// transformers does. The returned trace and the `.burnscope.jsonl` have them all.
+    pub fn prune_layers(mut self, prune: bool) -> Self {
+        self.options.prune_layers = prune;
+        self
+    }
+
+    /// Record only modules whose path matches a pattern given here; `*` stands for any characters,
+    /// dots included, `?` for one.
+    pub fn include(mut self, pattern: impl AsRef<str>) -> Self {
+        self.options.include.push(WildMatch::new(pattern.as_ref()));
+        self
+    }
+
+    /// Record no module whose path matches; wins over [`SessionBuilder::include`].
+    pub fn exclude(mut self, pattern: impl AsRef<str>) -> Self {
+        self.options.exclude.push(WildMatch::new(pattern.as_ref()));
+        self
+    }
+
+    /// Leave gradients on in traced runs on an autodiff device. Otherwise a root call whose model is
+    /// on one runs on the model's [`valid`](Module::valid) copy.
+    pub fn gradients(mut self, on: bool) -> Self {
+        self.options.gradients = on;
+        self
+    }
+
+    /// Call the field `field` by `name` in every path, as for a checkpoint name that Rust cannot
+    /// spell: `rename("self_", "self")`.
+    pub fn rename(mut self, field: &str, name: &str) -> Self {
+        self.options.segments.add(field, name);
+        self
+    }
+
+    /// Starts the session: makes the folder.
+    ///
+    /// # Errors
+    /// If the folder cannot be made or written to.
+    pub fn start(self) -> Result<Session, WriteError> {
+        // Found out now rather than after a long run.
+        format::prepare_folder(&self.folder)?;
+        let shared = Shared {
+            options: self.options,
+            record: Mutex::new(Record::new(self.folder.clone())),
+            tensors: Mutex::default(),
+        };
+        Ok(Session {
+            shared: Arc::new(shared),
+            folder: self.folder,
+            finished: false,
+        })
+    }
+}
+
+/// A tracing session: attach a model, run it, finish.
+///
+/// ```no_run
+/// # use burn::{module::Module, nn, tensor::{Device, Tensor}};
+/// # #[derive(Module, Debug)] struct Net { fc: nn::Linear }
+/// # #[burnscope::trace] impl Net { fn forward(&self, x: Tensor<2>) -> Tensor<2> { self.fc.forward(x) } }
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let device = Device::flex();
+/// # let model = Net { fc: nn::LinearConfig::new(2, 2).init(&device) };
+/// # let x = Tensor::<2>::zeros([1, 2], &device);
+/// let session = burnscope::Session::builder("trace").start()?;
+/// session.attach("Net", &model);
+/// let output = session.run(|| model.forward(x));
+/// let trace = session.finish()?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Dropped without [`Session::finish`], by a panic for instance, it writes what it has.
+pub struct Session {
+    shared: Arc<Shared>,
+    folder: PathBuf,
+    finished: bool,
+}
+
+impl Session {
+    /// Settings for a session that writes into `folder`.
+    pub fn builder(folder: impl Into<PathBuf>) -> SessionBuilder {
+        SessionBuilder {
+            folder: folder.into(),
+            options: Options::default(),
+        }
+    }
+
+    /// Where the files are written.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Learns the names of every parameter and submodule of `model`, which gets the name `name`.
+    ///
+    /// Paths follow parameters, not addresses: the model may be moved or cloned afterwards. Lazy
+    /// parameters stay uninitialised.
+    pub fn attach<M: Module>(&self, name: &str, model: &M) {
+        self.shared
+            .record()
+            .names
+            .attach(name, model, &self.shared.options.segments);
+    }
+
+    /// Runs `run` with this session recording on this thread.
+    pub fn run<R>(&self, run: impl FnOnce() -> R) -> R {
+        let _guard = self.enter();
+        run()
+    }
+
+    /// Records on this thread until the guard is dropped.
+    pub fn enter(&self) -> SessionGuard<'_> {
+        SessionGuard {
+            _stay: Stay::begin(&self.shared),
+            _session: PhantomData,
+        }
+    }
+
+    /// Writes the files and returns what was recorded.
+    ///
+    /// # Errors
+    /// If a file could not be written, now or during the run.
+    pub fn finish(mut self) -> Result<Trace, WriteError> {
+        self.write()
+    }
+
+    fn write(&mut self) -> Result<Trace, WriteError> {
+        self.finished = true;
+        let options = self.shared.options();
+        let (trace, failure) = self.shared.record().finish(options);
+        let mut shown = None;
+        if options.prune_layers {
+            let mut pruned = trace.clone();
+            prune(&mut pruned);
+            shown = Some(pruned);
+        }
+        let written = format::write_all(&self.folder, shown.as_ref().unwrap_or(&trace));
+        match failure {
+            // The first failure explains the later ones.
+            Some(failure) => Err(failure),
+            None => {
+                written?;
+                Ok(trace)
+            }
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if !self.finished {
+            // Nobody is left to tell; the files that could be written say what they lack.
+            let _ = self.write();
+        }
+    }
+}
+
+/// Recording on this thread; made by [`Session::enter`].
+pub struct SessionGuard<'s> {
+    _stay: Stay,
+    /// A guard belongs to the thread whose stack it is on.
+    _session: PhantomData<(&'s Session, *const ())>,
+}

@@ -1,0 +1,293 @@
+//! The reading of Burn's tensors: their bytes, their layout, and whether two of them are the same.
+//!
+//! The only file that looks inside Burn's tensor types.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+};
+
+use burn::tensor::{self, Bytes, Tensor, TensorData, kind::Basic};
+
+#[cfg(feature = "flex")]
+use burn::backend::{BackendTensor, DispatchTensorKind, flex::FlexTensor};
+
+use super::session::Options;
+use crate::{
+    format::torch_repr,
+    summary::{self, DType, TensorView, torch::Statistics},
+    trace::{Printed, TensorRecord, TensorValue},
+};
+
+/// A Burn tensor whose elements can be read on the host.
+pub(crate) struct Seen {
+    /// The type to record; differs from the stored one for a quantised tensor.
+    dtype: DType,
+    shape: Vec<usize>,
+    device: String,
+    storage: Storage,
+}
+
+enum Storage {
+    /// The tensor's own memory, borrowed for as long as this lives.
+    #[cfg(feature = "flex")]
+    Shared { tensor: FlexTensor, dtype: DType },
+    /// A copy of the elements, row-major.
+    Copied { data: TensorData, dtype: DType },
+}
+
+impl Seen {
+    pub(crate) fn look<const D: usize, K: Basic>(tensor: &Tensor<D, K>) -> Self {
+        let device = device_name(&tensor.device());
+        let shape: Vec<usize> = tensor.shape().iter().copied().collect();
+        let dtype = dtype(tensor.dtype());
+        #[cfg(feature = "flex")]
+        if let Some(flex) = flex(tensor)
+            && dtype.size().is_some()
+        {
+            return Self {
+                dtype: dtype.clone(),
+                shape,
+                device,
+                storage: Storage::Shared {
+                    tensor: flex,
+                    dtype,
+                },
+            };
+        }
+        let data = match dtype {
+            // The numbers of a quantised tensor are those of the values it stands for.
+            DType::Quantized(_) => dequantized(tensor),
+            _ => tensor.to_data(),
+        };
+        let data = plain(data);
+        let stored = self::dtype(data.dtype());
+        Self {
+            dtype,
+            shape,
+            device,
+            storage: Storage::Copied {
+                data,
+                dtype: stored,
+            },
+        }
+    }
+
+    /// The elements where they lie.
+    fn view(&self) -> Result<TensorView<'_>, summary::ViewError> {
+        match &self.storage {
+            #[cfg(feature = "flex")]
+            Storage::Shared { tensor, dtype } => {
+                let layout = tensor.layout();
+                TensorView::strided(
+                    dtype.clone(),
+                    &self.shape,
+                    layout.strides(),
+                    layout.start_offset(),
+                    tensor.bytes(),
+                )
+            }
+            Storage::Copied { data, dtype } => {
+                TensorView::contiguous(dtype.clone(), &self.shape, data.as_bytes())
+            }
+        }
+    }
+
+    /// A copy of the elements in row-major order; empty where they cannot be read.
+    pub(crate) fn row_major_bytes(&self) -> Vec<u8> {
+        self.view()
+            .map(|view| view.to_row_major_bytes().into_owned())
+            .unwrap_or_default()
+    }
+
+    /// How many bytes its elements take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.view()
+            .map_or(0, |view| view.count() * view.dtype().size().unwrap_or(0))
+    }
+
+    fn identity(&self) -> Option<(Identity, Weak<Bytes>)> {
+        match &self.storage {
+            #[cfg(feature = "flex")]
+            Storage::Shared { tensor, .. } => {
+                let data = tensor.data_arc();
+                let layout = tensor.layout();
+                let identity = Identity {
+                    allocation: Arc::as_ptr(&data).addr(),
+                    offset: layout.start_offset(),
+                    shape: self.shape.clone(),
+                    strides: layout.strides().to_vec(),
+                    dtype: self.dtype.clone(),
+                };
+                Some((identity, Arc::downgrade(&data)))
+            }
+            Storage::Copied { .. } => None,
+        }
+    }
+}
+
+/// What makes two Flex tensors the same: the same elements of the same allocation.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Identity {
+    allocation: usize,
+    offset: usize,
+    shape: Vec<usize>,
+    strides: Vec<isize>,
+    dtype: DType,
+}
+
+/// The tensors that a session has seen, so that each is summarised once.
+///
+/// Each entry holds a weak reference to the tensor's allocation. While it does, the address cannot be
+/// given to another allocation, and the contents cannot change under it: `Arc::get_mut` refuses and
+/// `Arc::make_mut` moves the contents to a new allocation. So an entry whose reference is alive
+/// describes exactly the elements that were summarised.
+#[derive(Default)]
+pub(crate) struct TensorCache {
+    entries: HashMap<Identity, (Weak<Bytes>, Arc<TensorRecord>)>,
+    next_id: u64,
+    /// When to look for dead entries next.
+    sweep_at: usize,
+}
+
+impl TensorCache {
+    pub(crate) fn record(&mut self, seen: &Seen, options: &Options) -> Arc<TensorRecord> {
+        let identity = seen.identity();
+        if let Some((key, _)) = &identity
+            && let Some((alive, record)) = self.entries.get(key)
+            && alive.strong_count() > 0
+        {
+            return record.clone();
+        }
+        let id = self.next_id;
+        self.next_id += 1;
+        let record = Arc::new(describe(seen, id, options));
+        if let Some((key, weak)) = identity {
+            if self.entries.len() >= self.sweep_at {
+                self.entries
+                    .retain(|_, (alive, _)| alive.strong_count() > 0);
+                self.sweep_at = (self.entries.len() * 2).max(256);
+            }
+            self.entries.insert(key, (weak, record.clone()));
+        }
+        record
+    }
+}
+
+fn describe(seen: &Seen, id: u64, options: &Options) -> TensorRecord {
+    let mut record = TensorRecord {
+        shape: seen.shape.clone(),
+        dtype: seen.dtype.clone(),
+        device: Some(seen.device.clone()),
+        id: Some(id),
+        summary: None,
+        not_summarised: None,
+        printed: None,
+        value: None,
+    };
+    match seen.view() {
+        Ok(view) => {
+            // The device is part of PyTorch's text of a tensor, unless it is the CPU.
+            let device = (seen.device != "cpu").then_some(seen.device.as_str());
+            let (summary, statistics) = summary::torch::summarise(&view);
+            // Its files have statistics for these three types and no other.
+            if matches!(seen.dtype, DType::F32 | DType::F16 | DType::BF16) {
+                record.printed =
+                    statistics.and_then(|statistics| printed(&statistics, &seen.dtype, device));
+            }
+            if options.dump == super::Dump::Repr {
+                record.value = Some(TensorValue::Lines(torch_repr::lines(&view, device)));
+            }
+            record.summary = Some(summary);
+        }
+        Err(error) => record.not_summarised = Some(error.to_string()),
+    }
+    record
+}
+
+/// `None` for an empty tensor, of which PyTorch has no minimum.
+fn printed(statistics: &Statistics, dtype: &DType, device: Option<&str>) -> Option<Printed> {
+    let text = |value| torch_repr::scalar(value, dtype, device);
+    Some(Printed {
+        mean: text(statistics.mean),
+        std: text(statistics.std),
+        min: text(statistics.min?),
+        max: text(statistics.max?),
+    })
+}
+
+fn dtype(dtype: tensor::DType) -> DType {
+    match dtype {
+        tensor::DType::F64 => DType::F64,
+        tensor::DType::F32 | tensor::DType::Flex32 => DType::F32,
+        tensor::DType::F16 => DType::F16,
+        tensor::DType::BF16 => DType::BF16,
+        tensor::DType::I64 => DType::I64,
+        tensor::DType::I32 => DType::I32,
+        tensor::DType::I16 => DType::I16,
+        tensor::DType::I8 => DType::I8,
+        tensor::DType::U64 => DType::U64,
+        tensor::DType::U32 => DType::U32,
+        tensor::DType::U16 => DType::U16,
+        tensor::DType::U8 => DType::U8,
+        tensor::DType::Bool(_) => DType::Bool,
+        tensor::DType::QFloat(scheme) => DType::Quantized(match scheme.block_size() {
+            Some(size) => format!("{:?}.block{:?}", scheme.value, size.as_slice()),
+            None => format!("{:?}.tensor", scheme.value),
+        }),
+    }
+}
+
+/// PyTorch's name for the place: `cpu`, `cuda:0`; for a device PyTorch has no name for, Burn's.
+fn device_name(device: &tensor::Device) -> String {
+    let text = format!("{:?}", device.as_dispatch());
+    if text.contains("Flex") || text.contains("NdArray") {
+        return "cpu".to_owned();
+    }
+    // `Autodiff(…)` and `Cube(…)` say how Burn reaches the device, not which one it is.
+    let inner = text
+        .trim_end_matches(')')
+        .rsplit_once("Cube(")
+        .map_or(text.as_str(), |(_, inner)| inner);
+    inner.to_lowercase()
+}
+
+#[cfg(feature = "flex")]
+fn flex<const D: usize, K: Basic>(tensor: &Tensor<D, K>) -> Option<FlexTensor> {
+    fn primitive(tensor: BackendTensor<burn::backend::Flex>) -> Option<FlexTensor> {
+        match tensor {
+            BackendTensor::Float(tensor)
+            | BackendTensor::Int(tensor)
+            | BackendTensor::Bool(tensor) => Some(tensor),
+            #[cfg(feature = "autodiff")]
+            BackendTensor::Autodiff(tensor) => Some(tensor.into_primitive()),
+            _ => None,
+        }
+    }
+    match tensor.clone().into_dispatch().kind {
+        DispatchTensorKind::Flex(tensor) => primitive(tensor),
+        #[cfg(feature = "autodiff")]
+        DispatchTensorKind::Autodiff(inner) => match *inner {
+            DispatchTensorKind::Flex(tensor) => primitive(tensor),
+            _ => None,
+        },
+        #[allow(unreachable_patterns)]
+        _ => None,
+    }
+}
+
+fn dequantized<const D: usize, K: Basic>(tensor: &Tensor<D, K>) -> TensorData {
+    Tensor::<D>::from_dispatch(tensor.clone().into_dispatch())
+        .dequantize()
+        .into_data()
+}
+
+/// With one byte per truth value, however the device stores them.
+fn plain(data: TensorData) -> TensorData {
+    match data.dtype() {
+        tensor::DType::Bool(store) if store != tensor::BoolStore::Native => {
+            data.convert_dtype(tensor::DType::Bool(tensor::BoolStore::Native))
+        }
+        _ => data,
+    }
+}

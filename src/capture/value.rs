@@ -1,0 +1,241 @@
+//! Arguments and results of any Rust type as captured values: tensors, collections of them, text.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt::{self, Debug, Write},
+    rc::Rc,
+    sync::Arc,
+};
+
+use burn::tensor::{Tensor, kind::Basic};
+
+use super::{session::Shared, tensor::Seen};
+use crate::trace::TensorRecord;
+
+/// The longest text kept of a value that is no tensor, in bytes.
+const TEXT_LIMIT: usize = 1024;
+
+/// An argument or result at the moment it was seen, not yet given to a module's record.
+#[derive(Debug)]
+pub enum Captured {
+    /// A tensor; made by [`Recorder::tensor`].
+    Tensor(CapturedTensor),
+    /// A tuple, list or array.
+    List(Vec<Captured>),
+    /// A struct or dictionary, in order.
+    Map(Vec<(String, Captured)>),
+    /// Anything else, as text.
+    Text(String),
+}
+
+/// A tensor's record and, where it is to be dumped, a copy of its elements.
+#[derive(Debug)]
+pub struct CapturedTensor {
+    pub(crate) record: Arc<TensorRecord>,
+    pub(crate) elements: Elements,
+}
+
+/// What was kept of a tensor's elements for its file.
+#[derive(Debug)]
+pub(crate) enum Elements {
+    /// The session writes no tensor files.
+    NotWanted,
+    /// The elements, row-major.
+    Copied(Vec<u8>),
+    /// Nothing: the session's budget for tensor files is used up.
+    OverBudget,
+}
+
+/// A type whose values can be recorded as arguments and results of traced methods.
+///
+/// Implemented for tensors of every rank and kind, `Option`, tuples, arrays, vectors, maps, results,
+/// references, numbers, booleans and strings. For your own structs use `#[derive(burnscope::Traced)]`;
+/// a type without it is recorded by its `Debug` text.
+pub trait Traced {
+    /// Records the value.
+    fn traced(&self, recorder: &mut Recorder<'_>) -> Captured;
+}
+
+/// Turns values into what a session keeps of them.
+pub struct Recorder<'s> {
+    pub(crate) session: &'s Shared,
+}
+
+impl Recorder<'_> {
+    /// Records a tensor: summarised now, unless the same tensor was summarised before.
+    pub fn tensor<const D: usize, K: Basic>(&mut self, tensor: &Tensor<D, K>) -> Captured {
+        let seen = Seen::look(tensor);
+        let record = self.session.tensors().record(&seen, self.session.options());
+        let options = self.session.options();
+        let elements = if options.dump != super::Dump::Safetensors {
+            Elements::NotWanted
+        } else if self.session.record().has_room(options, seen.bytes()) {
+            Elements::Copied(seen.row_major_bytes())
+        } else {
+            Elements::OverBudget
+        };
+        Captured::Tensor(CapturedTensor { record, elements })
+    }
+
+    /// Records a value by its `Debug` text, cut after a kilobyte.
+    pub fn debug(&mut self, value: &dyn Debug) -> Captured {
+        Captured::Text(bounded(format_args!("{value:?}")))
+    }
+}
+
+/// Formats without ever building more than [`TEXT_LIMIT`] bytes: a `Debug` may print whole tensors.
+fn bounded(arguments: fmt::Arguments<'_>) -> String {
+    struct Bounded(String);
+    impl Write for Bounded {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            let room = TEXT_LIMIT - self.0.len();
+            if text.len() <= room {
+                self.0.push_str(text);
+                return Ok(());
+            }
+            self.0.push_str(&text[..text.floor_char_boundary(room)]);
+            self.0.push('…');
+            Err(fmt::Error)
+        }
+    }
+    let mut text = Bounded(String::new());
+    // An error only means that the text was cut, which the text shows.
+    let _ = text.write_fmt(arguments);
+    text.0
+}
+
+impl<const D: usize, K: Basic> Traced for Tensor<D, K> {
+    fn traced(&self, recorder: &mut Recorder<'_>) -> Captured {
+        recorder.tensor(self)
+    }
+}
+
+/// A missing value reads `None`, as in Python.
+impl<T: Traced> Traced for Option<T> {
+    fn traced(&self, recorder: &mut Recorder<'_>) -> Captured {
+        match self {
+            Some(value) => value.traced(recorder),
+            None => Captured::Text("None".to_owned()),
+        }
+    }
+}
+
+/// A success is recorded as its value, an error by its text.
+impl<T: Traced, E: Debug> Traced for Result<T, E> {
+    fn traced(&self, recorder: &mut Recorder<'_>) -> Captured {
+        match self {
+            Ok(value) => value.traced(recorder),
+            Err(error) => Captured::Text(bounded(format_args!("Err({error:?})"))),
+        }
+    }
+}
+
+impl<T: Traced> Traced for [T] {
+    fn traced(&self, recorder: &mut Recorder<'_>) -> Captured {
+        Captured::List(self.iter().map(|value| value.traced(recorder)).collect())
+    }
+}
+
+impl<T: Traced, const N: usize> Traced for [T; N] {
+    fn traced(&self, recorder: &mut Recorder<'_>) -> Captured {
+        self.as_slice().traced(recorder)
+    }
+}
+
+impl<T: Traced> Traced for Vec<T> {
+    fn traced(&self, recorder: &mut Recorder<'_>) -> Captured {
+        self.as_slice().traced(recorder)
+    }
+}
+
+impl<T: Traced> Traced for BTreeMap<String, T> {
+    fn traced(&self, recorder: &mut Recorder<'_>) -> Captured {
+        Captured::Map(
+            self.iter()
+                .map(|(key, value)| (key.clone(), value.traced(recorder)))
+                .collect(),
+        )
+    }
+}
+
+/// In the order of the keys: a hash map has none of its own.
+impl<T: Traced> Traced for HashMap<String, T> {
+    fn traced(&self, recorder: &mut Recorder<'_>) -> Captured {
+        let sorted: BTreeMap<&String, &T> = self.iter().collect();
+        Captured::Map(
+            sorted
+                .into_iter()
+                .map(|(key, value)| (key.clone(), value.traced(recorder)))
+                .collect(),
+        )
+    }
+}
+
+macro_rules! traced_pointers {
+    ($($pointer:ty),*) => {$(
+        impl<T: Traced + ?Sized> Traced for $pointer {
+            fn traced(&self, recorder: &mut Recorder<'_>) -> Captured {
+                (**self).traced(recorder)
+            }
+        }
+    )*};
+}
+traced_pointers!(&T, &mut T, Box<T>, Rc<T>, Arc<T>);
+
+macro_rules! traced_tuples {
+    ($(($($name:ident $index:tt),*))*) => {$(
+        impl<$($name: Traced),*> Traced for ($($name,)*) {
+            fn traced(&self, recorder: &mut Recorder<'_>) -> Captured {
+                Captured::List(vec![$(self.$index.traced(recorder)),*])
+            }
+        }
+    )*};
+}
+traced_tuples! {
+    (A 0) (A 0, B 1) (A 0, B 1, C 2) (A 0, B 1, C 2, D 3) (A 0, B 1, C 2, D 3, E 4)
+    (A 0, B 1, C 2, D 3, E 4, F 5) (A 0, B 1, C 2, D 3, E 4, F 5, G 6)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7)
+}
+
+macro_rules! traced_numbers {
+    ($($number:ty)*) => {$(
+        impl Traced for $number {
+            fn traced(&self, _: &mut Recorder<'_>) -> Captured {
+                Captured::Text(format!("{self:?}"))
+            }
+        }
+    )*};
+}
+traced_numbers!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize f32 f64);
+
+/// As Python writes it.
+impl Traced for bool {
+    fn traced(&self, _: &mut Recorder<'_>) -> Captured {
+        Captured::Text(if *self { "True" } else { "False" }.to_owned())
+    }
+}
+
+/// In single quotes, as Python writes it.
+impl Traced for str {
+    fn traced(&self, _: &mut Recorder<'_>) -> Captured {
+        Captured::Text(bounded(format_args!("'{}'", self.escape_debug())))
+    }
+}
+
+impl Traced for String {
+    fn traced(&self, recorder: &mut Recorder<'_>) -> Captured {
+        self.as_str().traced(recorder)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_text_is_cut_at_a_character() {
+        let text = bounded(format_args!("{}", "é".repeat(TEXT_LIMIT)));
+        assert!(text.len() <= TEXT_LIMIT + '…'.len_utf8());
+        assert!(text.ends_with("é…"));
+    }
+}

@@ -1,0 +1,76 @@
+//! What the user names on the command line as something to run: a device, a file of inputs, a text.
+
+use std::{error::Error, path::Path};
+
+use burn::tensor::Device;
+use burnscope::models::{IntMatrix, ModelInputs};
+use clap::ValueEnum;
+use tokenizers::Tokenizer;
+
+/// A kind of device that Burn can run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DeviceName {
+    /// The CPU, in pure Rust
+    Flex,
+    /// A GPU through Vulkan, Metal, DirectX or WebGPU
+    Wgpu,
+    /// An NVIDIA GPU
+    Cuda,
+}
+
+impl DeviceName {
+    /// Opens the device.
+    ///
+    /// # Errors
+    /// If this program was built without it.
+    pub fn open(self) -> Result<Device, Box<dyn Error>> {
+        match self {
+            #[cfg(feature = "flex")]
+            Self::Flex => Ok(Device::flex()),
+            #[cfg(feature = "wgpu")]
+            Self::Wgpu => Ok(Device::wgpu(burn::tensor::DeviceKind::DefaultDevice)),
+            #[cfg(feature = "cuda")]
+            Self::Cuda => Ok(Device::cuda(0)),
+            #[allow(unreachable_patterns)]
+            missing => {
+                let name = format!("{missing:?}").to_lowercase();
+                Err(format!(
+                    "this burnscope was built without the {name} device; build it with `cargo build --features {name}`"
+                )
+                .into())
+            }
+        }
+    }
+}
+
+/// Turns a text into inputs with the checkpoint's own tokenizer.
+///
+/// # Errors
+/// If the folder has no readable `tokenizer.json` or the text gives no token.
+pub fn tokenize(
+    folder: &Path,
+    text: &str,
+    token_types: bool,
+) -> Result<ModelInputs, Box<dyn Error>> {
+    let path = folder.join("tokenizer.json");
+    if !path.is_file() {
+        return Err(format!(
+            "{} does not exist: --text needs the checkpoint's tokenizer; give the tokens with --inputs instead",
+            path.display()
+        )
+        .into());
+    }
+    let tokenizer = Tokenizer::from_file(&path)
+        .map_err(|error| format!("cannot read the tokenizer {}: {error}", path.display()))?;
+    let encoding = tokenizer
+        .encode(text, true)
+        .map_err(|error| format!("cannot tokenize the text: {error}"))?;
+    let row = |ids: &[u32]| IntMatrix::from_rows(&[ids.iter().map(|id| i64::from(*id)).collect()]);
+    let ids = row(encoding.get_ids()).ok_or("the text has no tokens")?;
+    let mut inputs = ModelInputs::new(ids);
+    inputs.attention_mask = row(encoding.get_attention_mask());
+    if token_types {
+        inputs.token_type_ids = row(encoding.get_type_ids());
+    }
+    Ok(inputs)
+}

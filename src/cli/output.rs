@@ -1,0 +1,73 @@
+//! Writing to a person: standard output that may be a closed pipe, errors, progress.
+
+use std::{
+    error::Error,
+    fmt::Display,
+    io::{self, IsTerminal, Write},
+    time::Duration,
+};
+
+use anstyle::{AnsiColor, Style};
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Text that matters most.
+pub const STRONG: Style = Style::new().bold();
+/// Text that matters least.
+pub const FAINT: Style = Style::new().dimmed();
+/// Something is wrong.
+pub const BAD: Style = AnsiColor::Red.on_default().bold();
+/// Something is as it should be.
+pub const GOOD: Style = AnsiColor::Green.on_default();
+
+/// `text` in a style; the colours go where the output is no terminal or `NO_COLOR` is set.
+pub fn styled(style: Style, text: impl Display) -> String {
+    format!("{style}{text}{style:#}")
+}
+
+/// Writes to standard output. A reader that has gone away, as `head` does, is no error.
+pub fn print(text: &str) -> io::Result<()> {
+    let mut stdout = anstream::AutoStream::auto(io::stdout().lock());
+    match stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+    {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
+}
+
+/// Writes an error to standard error, in one line.
+pub fn error(error: &dyn Error) {
+    let text = error.to_string().replace('\n', " ");
+    // Where standard error is closed too, only the exit code is left to tell.
+    let _ = writeln!(anstream::stderr(), "{} {text}", styled(BAD, "error:"));
+}
+
+/// A line that moves while something takes long; nothing where standard error is no terminal.
+pub fn spinner(text: impl Into<String>) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new_spinner().with_message(text.into());
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(100));
+    bar
+}
+
+/// A line that counts while something takes long; nothing where standard error is no terminal.
+#[cfg(feature = "similar")]
+pub fn counter(text: impl Into<String>) -> ProgressBar {
+    let bar = spinner(text);
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {pos} {elapsed}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+/// Writes to standard error as it is.
+pub fn print_error(text: &str) {
+    // As above: nobody is left to tell.
+    let _ = write!(anstream::stderr(), "{text}");
+}

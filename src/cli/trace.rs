@@ -1,0 +1,270 @@
+//! `burnscope trace`: runs a checkpoint on inputs and records every module of the forward pass.
+
+use std::{
+    error::Error,
+    panic::{self, AssertUnwindSafe},
+    path::PathBuf,
+    process::ExitCode,
+    sync::Mutex,
+};
+
+use burnscope::{
+    Dump, Session,
+    models::{self, Architecture, LoadedModel, ModelInputs, WithModel},
+};
+use clap::ValueEnum;
+
+use super::{
+    Outcome,
+    model_inputs::{self, DeviceName},
+    output::{self, BAD, FAINT, STRONG, styled},
+    tree::{self, TreeArguments},
+};
+
+/// Run a checkpoint and record every module of its forward pass
+///
+/// The checkpoint is an ordinary Hugging Face folder: `config.json` and `model.safetensors` or its
+/// shards. BERT, Llama and Qwen3 are built in; `config.json` says which one it is.
+///
+/// Writes three files into the folder given with --out, which transformers' own tools can read:
+/// `<Class>_debug_tree_FULL_TENSORS.json`, `<Class>_debug_tree_SUMMARY.json` and, with every number at
+/// full precision, `<Class>.burnscope.jsonl`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  burnscope trace --checkpoint all-MiniLM-L6-v2 --text 'Hello world' --out trace
+  burnscope trace --checkpoint llama --inputs inputs.safetensors --out trace --dump safetensors
+  burnscope trace --checkpoint llama --inputs inputs.safetensors --out trace --include '*.layers.0.*'
+
+Exit codes: 0 recorded, 1 the forward pass panicked (what was seen until then is recorded), 2 bad input.")]
+pub struct TraceArguments {
+    /// The folder of the checkpoint
+    #[arg(long, value_name = "DIR")]
+    checkpoint: PathBuf,
+    /// A safetensors file with `input_ids` and, as the model takes them, `attention_mask`,
+    /// `token_type_ids`, `position_ids`: int64, [batch, sequence]
+    #[arg(
+        long,
+        value_name = "FILE",
+        required_unless_present = "text",
+        conflicts_with = "text"
+    )]
+    inputs: Option<PathBuf>,
+    /// A text, tokenized with the checkpoint's `tokenizer.json`
+    #[arg(long)]
+    text: Option<String>,
+    /// The folder for the trace; made if it is missing
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Where to run
+    #[arg(long, value_enum, default_value = "flex")]
+    device: DeviceName,
+    /// What to keep of the tensors' elements
+    #[arg(long, value_enum, default_value = "repr")]
+    dump: DumpName,
+    /// The most bytes of tensor files to write, as 500M or 2G; beyond it only summaries are kept
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    dump_budget: Option<u64>,
+    /// Keep only the first and last of repeated layers in the two JSON files
+    #[arg(long)]
+    prune: bool,
+    /// Record only modules whose path matches; `*` stands for any characters
+    #[arg(long, value_name = "PATTERN")]
+    include: Vec<String>,
+    /// Record no module whose path matches
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<String>,
+    /// Print nothing but where the files are
+    #[arg(long, short)]
+    quiet: bool,
+    #[command(flatten)]
+    tree: TreeArguments,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum DumpName {
+    /// Nothing but shapes and statistics
+    None,
+    /// The lines that PyTorch would print
+    Repr,
+    /// Every element, each tensor in its own file
+    Safetensors,
+}
+
+impl From<DumpName> for Dump {
+    fn from(name: DumpName) -> Self {
+        match name {
+            DumpName::None => Dump::None,
+            DumpName::Repr => Dump::Repr,
+            DumpName::Safetensors => Dump::Safetensors,
+        }
+    }
+}
+
+/// Loads, runs, records and prints.
+pub fn run(arguments: &TraceArguments) -> Outcome {
+    let device = arguments.device.open()?;
+    // Inputs are read first: they are small, and a mistake in them should not cost a load.
+    let from_file = arguments
+        .inputs
+        .as_deref()
+        .map(ModelInputs::read)
+        .transpose()?;
+    let loading = output::spinner(format!("loading {}", arguments.checkpoint.display()));
+    let model = models::load(&arguments.checkpoint, &device)?;
+    loading.finish_and_clear();
+    let inputs = match (from_file, &arguments.text) {
+        (Some(inputs), _) => inputs,
+        (None, Some(text)) => {
+            let token_types = model.limits().type_vocab_size.is_some();
+            model_inputs::tokenize(&arguments.checkpoint, text, token_types)?
+        }
+        (None, None) => return Err("give the inputs with --inputs FILE or --text TEXT".into()),
+    };
+    inputs.check(model.class_name(), model.limits())?;
+
+    let mut builder = Session::builder(&arguments.out)
+        .name(model.class_name())
+        .dump(arguments.dump.into())
+        .prune_layers(arguments.prune);
+    if let Some(bytes) = arguments.dump_budget {
+        builder = builder.dump_budget(bytes);
+    }
+    for pattern in &arguments.include {
+        builder = builder.include(pattern);
+    }
+    for pattern in &arguments.exclude {
+        builder = builder.exclude(pattern);
+    }
+    let session = start(builder, &model)?;
+    let running = output::spinner(format!("running {}", model.class_name()));
+    let outcome = catch(|| session.run(|| model.forward(&inputs)));
+    running.finish_and_clear();
+    let trace = session.finish()?;
+
+    let mut text = String::new();
+    if !arguments.quiet {
+        text += &tree::render(&trace, &arguments.tree);
+        text.push('\n');
+    }
+    for note in &trace.notes {
+        text += &format!("{}\n", styled(FAINT, format!("note: {note}")));
+    }
+    if !model.ignored_keys().is_empty() && !arguments.quiet {
+        let keys = model.ignored_keys().join(", ");
+        text += &format!(
+            "{}\n",
+            styled(
+                FAINT,
+                format!("note: the model has no use for these weights: {keys}")
+            )
+        );
+    }
+    text += &format!(
+        "The trace is in {}\n",
+        styled(STRONG, arguments.out.display())
+    );
+    output::print(&text)?;
+    match outcome {
+        Ok(result) => {
+            result?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(message) => {
+            let note = format!(
+                "{} the forward pass panicked: {message}. What was seen until then is in the trace, marked incomplete.\n",
+                styled(BAD, "error:")
+            );
+            output::print_error(&note);
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+/// Starts a session for a loaded model, with the checkpoint's names.
+pub fn start(
+    builder: burnscope::capture::SessionBuilder,
+    model: &LoadedModel,
+) -> Result<Session, Box<dyn Error>> {
+    struct Attach<'a>(&'a Session, &'a str);
+    impl WithModel for Attach<'_> {
+        type Output = ();
+
+        fn call<A: Architecture>(self, model: &A) {
+            self.0.attach(self.1, model);
+        }
+    }
+    let builder = models::PATH_NAMES
+        .iter()
+        .fold(builder, |builder, (field, name)| {
+            builder.rename(field, name)
+        });
+    let session = builder.start()?;
+    model.model().with(Attach(&session, model.class_name()));
+    Ok(session)
+}
+
+/// Runs something that may panic, without the panic's own printing; the error is its message.
+fn catch<R>(run: impl FnOnce() -> R) -> Result<R, String> {
+    static MESSAGE: Mutex<Option<String>> = Mutex::new(None);
+    let before = panic::take_hook();
+    panic::set_hook(Box::new(|info| {
+        let text = info.payload_as_str().unwrap_or("no message");
+        let place = info
+            .location()
+            .map(|place| format!(" ({}:{})", place.file(), place.line()))
+            .unwrap_or_default();
+        if let Ok(mut message) = MESSAGE.lock() {
+            message.get_or_insert(format!("{text}{place}"));
+        }
+    }));
+    let result = panic::catch_unwind(AssertUnwindSafe(run));
+    panic::set_hook(before);
+    result.map_err(|_| {
+        MESSAGE
+            .lock()
+            .ok()
+            .and_then(|mut message| message.take())
+            .unwrap_or_default()
+    })
+}
+
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let scale: u64 = match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "" | "B" => 1,
+        "K" | "KB" => 1_000,
+        "KIB" => 1 << 10,
+        "M" | "MB" => 1_000_000,
+        "MIB" => 1 << 20,
+        "G" | "GB" => 1_000_000_000,
+        "GIB" => 1 << 30,
+        "T" | "TB" => 1_000_000_000_000,
+        unit => {
+            return Err(format!(
+                "`{unit}` is no unit of bytes; use K, M, G, KiB, MiB or GiB"
+            ));
+        }
+    };
+    let number: u64 = digits
+        .parse()
+        .map_err(|_| format!("`{digits}` is no whole number"))?;
+    number
+        .checked_mul(scale)
+        .ok_or_else(|| "more bytes than can be counted".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn byte_counts_take_the_usual_units() {
+        assert_eq!(parse_bytes("12"), Ok(12));
+        assert_eq!(parse_bytes("2G"), Ok(2_000_000_000));
+        assert_eq!(parse_bytes("3MiB"), Ok(3 << 20));
+        for wrong in ["", "G", "1.5G", "-1", "5 parsecs", "99999999999T"] {
+            assert!(parse_bytes(wrong).is_err(), "{wrong}");
+        }
+    }
+}

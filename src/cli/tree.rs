@@ -1,0 +1,307 @@
+//! A trace as a tree of lines in the terminal: modules, shapes, numbers.
+
+use std::fmt::Write;
+
+use burnscope::{
+    summary::{Number, Summary},
+    trace::{Attribution, Node, TensorRecord, Trace, Value},
+};
+use wildmatch::WildMatch;
+
+use super::output::{BAD, FAINT, STRONG, styled};
+
+/// What of a trace to show.
+#[derive(clap::Args, Default)]
+pub struct TreeArguments {
+    /// Show no more than N levels of modules
+    #[arg(long, value_name = "N")]
+    pub depth: Option<usize>,
+    /// Show only modules whose path matches, and the way to them; `*` stands for any characters
+    #[arg(long, value_name = "PATTERN")]
+    pub filter: Vec<String>,
+    /// Show what each module was given, too
+    #[arg(long)]
+    pub inputs: bool,
+    /// Show how long each call took
+    #[arg(long)]
+    pub time: bool,
+}
+
+/// One line, in columns.
+struct Line {
+    /// Branches of the tree and the module's name.
+    tree: String,
+    /// Its visible width.
+    width: usize,
+    kind: String,
+    tensor: String,
+    numbers: String,
+}
+
+/// The whole tree, ready to print.
+pub fn render(trace: &Trace, arguments: &TreeArguments) -> String {
+    let filters: Vec<WildMatch> = arguments
+        .filter
+        .iter()
+        .map(|pattern| WildMatch::new(pattern))
+        .collect();
+    let mut lines = Vec::new();
+    for root in trace.roots.iter().filter(|root| shown(root, &filters)) {
+        let mut name = styled(STRONG, &root.path);
+        let mut width = root.path.chars().count();
+        if trace.roots.len() > 1 {
+            let step = format!(" #{}", root.step);
+            width += step.chars().count();
+            name += &styled(FAINT, step);
+        }
+        node_lines(
+            &mut lines, arguments, &filters, root, "", "", name, width, 1,
+        );
+    }
+    let tree = lines.iter().map(|line| line.width).max().unwrap_or(0);
+    let kind = lines
+        .iter()
+        .map(|line| line.kind.chars().count())
+        .max()
+        .unwrap_or(0);
+    let tensor = lines
+        .iter()
+        .map(|line| line.tensor.chars().count())
+        .max()
+        .unwrap_or(0)
+        .min(40);
+    let mut text = String::new();
+    for line in lines {
+        let mut row = format!("{}{}", line.tree, " ".repeat(tree - line.width));
+        // Writing to a string does not fail.
+        let _ = write!(
+            row,
+            "  {}  {:tensor$}  {}",
+            styled(FAINT, format!("{:kind$}", line.kind)),
+            line.tensor,
+            line.numbers
+        );
+        text += row.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+fn shown(node: &Node, filters: &[WildMatch]) -> bool {
+    filters.is_empty()
+        || filters.iter().any(|filter| filter.matches(&node.path))
+        || node.children.iter().any(|child| shown(child, filters))
+}
+
+#[allow(clippy::too_many_arguments)]
+fn node_lines(
+    lines: &mut Vec<Line>,
+    arguments: &TreeArguments,
+    filters: &[WildMatch],
+    node: &Node,
+    branch: &str,
+    below: &str,
+    name: String,
+    name_width: usize,
+    depth: usize,
+) {
+    let mut marks = Vec::new();
+    if node.call > 0 {
+        marks.push(format!("call {}", node.call + 1));
+    }
+    if node
+        .method
+        .as_deref()
+        .is_some_and(|method| method != "forward")
+    {
+        marks.push(node.method.clone().unwrap_or_default());
+    }
+    if node.attribution == Attribution::Inferred {
+        marks.push("inferred".to_owned());
+    }
+    if arguments.time
+        && let Some(elapsed) = node.time.and_then(|time| time.elapsed_ns)
+    {
+        marks.push(format!("{:.2?}", std::time::Duration::from_nanos(elapsed)));
+    }
+    let mark = if marks.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", marks.join(", "))
+    };
+    let width = branch.chars().count() + name_width + mark.chars().count();
+    let tree = format!("{}{name}{}", styled(FAINT, branch), styled(FAINT, &mark));
+    let children: Vec<&Node> = match arguments.depth {
+        Some(limit) if depth >= limit => Vec::new(),
+        _ => node
+            .children
+            .iter()
+            .filter(|child| shown(child, filters))
+            .collect(),
+    };
+    let mut tensors = Vec::new();
+    if arguments.inputs
+        && let Some(inputs) = &node.inputs
+    {
+        for (index, value) in inputs.args.iter().enumerate() {
+            collect(&mut tensors, &format!("← {index}: "), value);
+        }
+        for (key, value) in &inputs.kwargs {
+            collect(&mut tensors, &format!("← {key}: "), value);
+        }
+    }
+    match &node.outputs {
+        Some(value) => collect(
+            &mut tensors,
+            if arguments.inputs { "→ " } else { "" },
+            value,
+        ),
+        None if !node.complete => tensors.push((styled(BAD, "did not return"), None)),
+        None => {}
+    }
+    let kind = node.kind.clone().unwrap_or_default();
+    let rest = if children.is_empty() {
+        below.to_owned()
+    } else {
+        format!("{below}│")
+    };
+    let mut tensors = tensors.into_iter();
+    let (tensor, numbers) = tensors
+        .next()
+        .map(|(label, tensor)| columns(label, tensor))
+        .unwrap_or_default();
+    lines.push(Line {
+        tree,
+        width,
+        kind,
+        tensor,
+        numbers,
+    });
+    for (label, tensor) in tensors {
+        let (tensor, numbers) = columns(label, tensor);
+        lines.push(Line {
+            tree: styled(FAINT, &rest),
+            width: rest.chars().count(),
+            kind: String::new(),
+            tensor,
+            numbers,
+        });
+    }
+    let last = children.len().saturating_sub(1);
+    for (index, child) in children.into_iter().enumerate() {
+        let name = child
+            .path
+            .strip_prefix(&node.path)
+            .map_or(child.path.as_str(), |rest| rest.trim_start_matches('.'));
+        // A method of the module itself has the module's own path.
+        let name = if name.is_empty() { "self" } else { name };
+        let (branch, further) = if index == last {
+            ("└─ ", "   ")
+        } else {
+            ("├─ ", "│  ")
+        };
+        node_lines(
+            lines,
+            arguments,
+            filters,
+            child,
+            &format!("{below}{branch}"),
+            &format!("{below}{further}"),
+            name.to_owned(),
+            name.chars().count(),
+            depth + 1,
+        );
+    }
+}
+
+/// Every tensor of a value with its place in it.
+fn collect<'t>(
+    tensors: &mut Vec<(String, Option<&'t TensorRecord>)>,
+    label: &str,
+    value: &'t Value,
+) {
+    match value {
+        Value::Tensor(tensor) => tensors.push((label.to_owned(), Some(tensor))),
+        Value::List(values) => {
+            for (index, value) in values.iter().enumerate() {
+                collect(tensors, &format!("{label}{index}: "), value);
+            }
+        }
+        Value::Map(entries) => {
+            for (key, value) in entries {
+                collect(tensors, &format!("{label}{key}: "), value);
+            }
+        }
+        Value::Text(_) => {}
+    }
+}
+
+fn columns(label: String, tensor: Option<&TensorRecord>) -> (String, String) {
+    let Some(tensor) = tensor else {
+        return (String::new(), label);
+    };
+    let shape: Vec<String> = tensor.shape.iter().map(ToString::to_string).collect();
+    (
+        format!("{label}{}[{}]", tensor.dtype, shape.join(", ")),
+        numbers(tensor),
+    )
+}
+
+/// The statistics of a tensor: at full precision where they are known, as PyTorch printed them otherwise.
+fn numbers(tensor: &TensorRecord) -> String {
+    if let Some(summary) = &tensor.summary {
+        return summary_numbers(summary);
+    }
+    if let Some(reason) = &tensor.not_summarised {
+        return styled(FAINT, format!("not summarised: {reason}"));
+    }
+    let Some(printed) = &tensor.printed else {
+        return String::new();
+    };
+    let bare = |text: &str| {
+        let inner = text
+            .strip_prefix("tensor(")
+            .and_then(|text| text.strip_suffix(')'))
+            .unwrap_or(text);
+        inner.split(',').next().unwrap_or(inner).to_owned()
+    };
+    format!(
+        "mean {:>11}  std {:>10}  min {:>11}  max {:>11}",
+        bare(&printed.mean),
+        bare(&printed.std),
+        bare(&printed.min),
+        bare(&printed.max)
+    )
+}
+
+fn summary_numbers(summary: &Summary) -> String {
+    let (Some(mean), Some(min), Some(max)) = (summary.mean, summary.min, summary.max) else {
+        return styled(FAINT, "empty");
+    };
+    let mut text = format!("mean {mean:>11.4e}");
+    if let Some(std) = summary.std {
+        let _ = write!(text, "  std {std:>10.4e}");
+    }
+    let _ = write!(text, "  min {:>11}  max {:>11}", number(min), number(max));
+    for (count, what) in [
+        (summary.nan, "NaN"),
+        (summary.pos_inf, "+Inf"),
+        (summary.neg_inf, "-Inf"),
+    ] {
+        if count > 0 {
+            let _ = write!(text, "  {}", styled(BAD, format!("{count} {what}")));
+        }
+    }
+    if let Some(first) = summary.first_non_finite {
+        let _ = write!(text, " {}", styled(BAD, format!("first at {first}")));
+    }
+    text
+}
+
+fn number(number: Number) -> String {
+    match number {
+        Number::Int(value) => value.to_string(),
+        Number::UInt(value) => value.to_string(),
+        Number::Float(value) => format!("{value:.4e}"),
+    }
+}

@@ -1,0 +1,181 @@
+//! Appending to a record while the run goes, and writing one of a trace that is already there.
+
+use std::{
+    fs::File,
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use super::{Header, encode::Encoder};
+use crate::{
+    format::{
+        WriteError,
+        atomic::{Durability, Staged},
+    },
+    trace::{Node, Trace},
+};
+
+/// A call in a record, from its `enter` to its `exit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CallId(u64);
+
+/// A record that is being written.
+///
+/// Each event goes to the operating system at once and in one piece, so that a crash of the
+/// process loses at most the line that was being made. After an error the file ends with its last
+/// whole line, and every later event returns [`WriteError::Ended`]. Dropping the writer without
+/// [`finish`](Self::finish) leaves a record that reads as incomplete.
+pub struct JsonlWriter {
+    file: File,
+    path: PathBuf,
+    encoder: Encoder,
+    /// The bytes of the lines that are whole.
+    written: u64,
+    ended: bool,
+}
+
+impl JsonlWriter {
+    /// Begins a record, in place of an older file of that name.
+    ///
+    /// # Errors
+    /// If the file cannot be created or written.
+    pub fn create(path: impl Into<PathBuf>, header: &Header) -> Result<Self, WriteError> {
+        let path = path.into();
+        let mut writer = Self {
+            file: File::create(&path).map_err(WriteError::io(&path))?,
+            path,
+            encoder: Encoder::default(),
+            written: 0,
+            ended: false,
+        };
+        writer.encoder.header(header);
+        writer.flush()?;
+        Ok(writer)
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A call begins, inside `parent` or as a root call.
+    ///
+    /// Of the node this records what is known by now: path, kind, method, step, call, order,
+    /// attribution, start time and inputs. Tensors that the record does not have yet get their lines.
+    ///
+    /// # Errors
+    /// If the parent is none of this record's, the disk refuses, or an earlier event failed.
+    pub fn enter(&mut self, parent: Option<CallId>, node: &Node) -> Result<CallId, WriteError> {
+        if let Some(parent) = parent {
+            self.check(parent)?;
+        }
+        let number = self.encoder.enter(parent.map(|parent| parent.0), node);
+        self.flush()?;
+        Ok(CallId(number))
+    }
+
+    /// A call ends: its outputs, duration, `complete` and pruned layers are recorded.
+    ///
+    /// A call that a panic leaves may be passed here with `complete` false, or have no exit at all.
+    ///
+    /// # Errors
+    /// If the call is none of this record's, the disk refuses, or an earlier event failed.
+    pub fn exit(&mut self, call: CallId, node: &Node) -> Result<(), WriteError> {
+        self.check(call)?;
+        self.encoder.exit(call.0, node);
+        self.flush()
+    }
+
+    /// Something a person should know, as one of [`Trace::notes`].
+    ///
+    /// # Errors
+    /// If the disk refuses or an earlier event failed.
+    pub fn note(&mut self, text: &str) -> Result<(), WriteError> {
+        self.encoder.note(text);
+        self.flush()
+    }
+
+    /// Ends the record and waits for the disk; `complete` is [`Trace::complete`].
+    ///
+    /// # Errors
+    /// If the disk refuses or an earlier event failed.
+    pub fn finish(mut self, complete: bool) -> Result<(), WriteError> {
+        self.encoder.finish(complete);
+        self.flush()?;
+        self.file.sync_all().map_err(WriteError::io(&self.path))
+    }
+
+    fn check(&self, call: CallId) -> Result<(), WriteError> {
+        if self.encoder.knows(call.0) {
+            return Ok(());
+        }
+        Err(WriteError::UnknownCall {
+            path: self.path.clone(),
+            node: call.0,
+        })
+    }
+
+    fn flush(&mut self) -> Result<(), WriteError> {
+        if self.ended {
+            self.encoder.lines.clear();
+            return Err(WriteError::Ended {
+                path: self.path.clone(),
+            });
+        }
+        if let Err(error) = self.file.write_all(&self.encoder.lines) {
+            self.ended = true;
+            // Whether the half line can be cut off changes nothing: readers take it for a crash.
+            let _ = self.file.set_len(self.written);
+            return Err(WriteError::io(&self.path)(error));
+        }
+        self.written += self.encoder.lines.len() as u64;
+        self.encoder.lines.clear();
+        Ok(())
+    }
+}
+
+/// Writes the record of a whole trace; the file appears under its name when it is whole.
+///
+/// # Errors
+/// If the system refuses.
+pub fn write(path: &Path, trace: &Trace) -> Result<(), WriteError> {
+    Staged::write(path, Durability::Synced, |out| write_to(out, trace))?.publish()
+}
+
+/// Writes the record of a whole trace to any writer.
+///
+/// # Errors
+/// If the writer refuses.
+pub fn write_to(out: &mut dyn Write, trace: &Trace) -> std::io::Result<()> {
+    let mut encoder = Encoder::default();
+    encoder.header(&Header {
+        name: trace.name.clone(),
+        program: trace.source.clone(),
+        ..Header::default()
+    });
+    for root in &trace.roots {
+        write_call(out, &mut encoder, None, root)?;
+    }
+    trace.notes.iter().for_each(|note| encoder.note(note));
+    encoder.finish(trace.complete);
+    out.write_all(&encoder.lines)
+}
+
+fn write_call(
+    out: &mut dyn Write,
+    encoder: &mut Encoder,
+    parent: Option<u64>,
+    node: &Node,
+) -> std::io::Result<()> {
+    let number = encoder.enter(parent, node);
+    for child in &node.children {
+        write_call(out, encoder, Some(number), child)?;
+    }
+    let elapsed = node.time.is_some_and(|time| time.elapsed_ns.is_some());
+    if node.complete || elapsed || node.outputs.is_some() || !node.pruned.is_empty() {
+        encoder.exit(number, node);
+    }
+    out.write_all(&encoder.lines)?;
+    encoder.lines.clear();
+    Ok(())
+}
