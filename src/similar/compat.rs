@@ -7,14 +7,13 @@
 use std::path::Path;
 
 use rayon::prelude::*;
-use ruff_python_ast::Stmt;
 use ruff_python_ast::token::TokenKind;
 use ruff_text_size::Ranged;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::definitions::Kind;
+use super::definitions::{Kind, definitions};
 use super::naming::{file_model, normalised};
-use super::source::{Fault, Layout, parse, read_source};
+use super::source::{Fault, Layout, SyntaxFault, parse, read_source};
 
 /// Names shorter than this are not replaced.
 const SHORTEST_NAME: usize = 3;
@@ -28,6 +27,8 @@ pub struct ScriptDefinition {
     pub name: String,
     /// Class or function; there are no methods.
     pub kind: Kind,
+    /// Whether it stands under a condition, where the script does not look.
+    pub conditional: bool,
     /// The source after the script's replacements: what it embeds.
     pub sanitized: String,
     /// The identifiers of the sanitized source.
@@ -39,7 +40,7 @@ pub struct ScriptDefinition {
 pub struct ScriptFile {
     /// Relative to the models' folder, with `/`.
     pub path: String,
-    /// The top-level definitions; of two with one name the last, in the place of the first.
+    /// The definitions; of two with one name the last, in the place of the first.
     pub definitions: Vec<ScriptDefinition>,
 }
 
@@ -83,36 +84,41 @@ pub fn read_file(path: &Path, model: &str) -> Result<Vec<ScriptDefinition>, Faul
     script_definitions(&source, model).map_err(|fault| fault.at(shown()))
 }
 
-fn script_definitions(source: &str, model: &str) -> Result<Vec<ScriptDefinition>, super::source::SyntaxFault> {
+/// The definitions of a source text, those under a condition included, each with the script's text.
+///
+/// # Errors
+///
+/// A text that does not parse.
+pub fn script_definitions(source: &str, model: &str) -> Result<Vec<ScriptDefinition>, SyntaxFault> {
     let parsed = parse(source)?;
     let mut found: Vec<ScriptDefinition> = Vec::new();
     let mut places: FxHashMap<String, usize> = FxHashMap::default();
-    for statement in &parsed.syntax().body {
-        let (name, kind, decorated_until) = match statement {
-            Stmt::ClassDef(class) => (&class.name, Kind::Class, class.decorator_list.last()),
-            Stmt::FunctionDef(function) => (&function.name, Kind::Function, function.decorator_list.last()),
-            _ => continue,
-        };
-        // The script loses decorators: its definitions begin at `class`, `def` or `async`.
-        let after = decorated_until.map_or(statement.start(), |decorator| decorator.end());
-        let first = parsed.tokens().partition_point(|token| token.start() < after);
-        let begin = parsed.tokens()[first..]
+    for definition in definitions(parsed.syntax(), source, false) {
+        // The script loses decorators: its definitions begin at `class`, `def` or `async`, which comes
+        // last before the name.
+        let tokens = parsed.tokens();
+        let named = tokens.partition_point(|token| token.start().to_u32() < definition.name_at);
+        let begin = tokens[..named]
             .iter()
-            .find(|t| matches!(t.kind(), TokenKind::Class | TokenKind::Def | TokenKind::Async))
-            .map_or(statement.start(), |token| token.start());
-        let text = &source[begin.to_usize()..statement.end().to_usize()];
-        let sanitized = sanitize(text, model, name);
-        let definition = ScriptDefinition {
-            name: name.to_string(),
-            kind,
+            .rev()
+            .take_while(|token| matches!(token.kind(), TokenKind::Class | TokenKind::Def | TokenKind::Async))
+            .last()
+            .map_or(definition.start, |token| token.start().to_u32());
+        let text = &source[begin as usize..definition.end as usize];
+        let sanitized = sanitize(text, model, &definition.name);
+        let read = ScriptDefinition {
+            kind: definition.kind,
+            conditional: definition.conditional,
             tokens: identifiers(&sanitized).map(str::to_owned).collect(),
             sanitized,
+            name: definition.name,
         };
-        match places.get(name.as_str()) {
-            Some(&place) => found[place] = definition,
+        match places.get(&read.name) {
+            Some(_) if read.conditional => {}
+            Some(&place) => found[place] = read,
             None => {
-                places.insert(name.to_string(), found.len());
-                found.push(definition);
+                places.insert(read.name.clone(), found.len());
+                found.push(read);
             }
         }
     }
@@ -121,7 +127,8 @@ fn script_definitions(source: &str, model: &str) -> Result<Vec<ScriptDefinition>
 
 /// The script's top answers by Jaccard similarity for each definition of a file.
 pub fn jaccard(query: &Path, model: &str, files: &[ScriptFile], top: usize) -> Result<Vec<(String, Vec<Scored>)>, Fault> {
-    let definitions = read_file(query, model)?;
+    let mut definitions = read_file(query, model)?;
+    definitions.retain(|definition| !definition.conditional);
     let own_model = normalised(model);
     Ok(definitions
         .par_iter()
@@ -132,7 +139,7 @@ pub fn jaccard(query: &Path, model: &str, files: &[ScriptFile], top: usize) -> R
                 if !own_model.is_empty() && normalised(other) == own_model {
                     continue;
                 }
-                for candidate in file.definitions.iter().filter(|c| c.name != definition.name) {
+                for candidate in file.definitions.iter().filter(|c| !c.conditional && c.name != definition.name) {
                     let both = definition.tokens.intersection(&candidate.tokens).count();
                     let either = definition.tokens.len() + candidate.tokens.len() - both;
                     if both > 0 {

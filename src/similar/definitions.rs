@@ -29,6 +29,8 @@ pub struct Definition {
     pub kind: Kind,
     /// The line of its name, counted from one.
     pub line: u32,
+    /// The first byte of its name.
+    pub name_at: u32,
     /// Its first byte, decorators included.
     pub start: u32,
     /// The byte after its last.
@@ -75,6 +77,7 @@ impl Collector {
             name,
             kind,
             line,
+            name_at: at,
             start: range.start().to_u32(),
             end: range.end().to_u32(),
             conditional: self.nesting > 0,

@@ -24,6 +24,8 @@ pub mod compat;
 pub mod corpus;
 pub mod dates;
 pub mod definitions;
+pub mod dense;
+pub mod embed;
 pub mod error;
 pub mod index;
 pub mod inheritance;
