@@ -12,7 +12,7 @@ use super::index::{EntryId, Index};
 use super::naming::file_model;
 use super::rank::{Candidate, Query};
 use super::skeleton;
-use super::snippet::{Alignment, Snippet, difference};
+use super::snippet::{Alignment, Snippet, Twins, difference};
 use super::source::{Fault, Layout, read_source, walk};
 
 /// What to answer with.
@@ -213,9 +213,10 @@ pub fn analyse(index: &Index, query: &QueryFile, options: Options) -> Analysis {
     let code = &query.code;
     let rankings = Query::new(index, code, options.only_older).rank(options.top);
     let parent = choose_parent(index, rankings.iter().map(|ranking| ranking.best.as_slice()));
-    let mut sources = Sources { index, texts: FxHashMap::default() };
+    let likeliest: Vec<Option<Candidate>> =
+        rankings.iter().map(|ranking| skeleton_parent(index, &ranking.best, parent.as_ref())).collect();
+    let mut sources = Sources { index, texts: FxHashMap::default(), twins: twins(index, query, &likeliest) };
     let mut findings = Vec::with_capacity(rankings.len());
-    let mut likeliest = Vec::with_capacity(rankings.len());
     for (definition, ranking) in code.definitions.iter().zip(&rankings) {
         let first = ranking.best.first().copied();
         let difference = first.and_then(|candidate| sources.difference(query, definition, candidate));
@@ -232,7 +233,6 @@ pub fn analyse(index: &Index, query: &QueryFile, options: Options) -> Analysis {
             embedding: None,
             difference,
         });
-        likeliest.push(skeleton_parent(index, ranking.best.as_slice(), parent.as_ref()));
     }
     let skeleton = skeleton::write(query, index, &likeliest, &mut sources);
     Analysis {
@@ -243,6 +243,20 @@ pub fn analyse(index: &Index, query: &QueryFile, options: Options) -> Analysis {
         parent,
         skeleton,
     }
+}
+
+/// The classes of the query that take the place of one in another file, by that file's number.
+fn twins(index: &Index, query: &QueryFile, likeliest: &[Option<Candidate>]) -> FxHashMap<u32, Twins> {
+    let mut twins: FxHashMap<u32, Twins> = FxHashMap::default();
+    for (definition, candidate) in query.code.definitions.iter().zip(likeliest) {
+        let Some(candidate) = candidate else { continue };
+        let other = &index.definition(candidate.entry).name;
+        if definition.kind == Kind::Class && candidate.similarity() >= skeleton::LEAST_SIMILAR_PARENT {
+            let of_file = twins.entry(index.file_number(candidate.entry)).or_default();
+            of_file.insert(definition.name.clone(), other.clone());
+        }
+    }
+    twins
 }
 
 /// The candidate for the skeleton: an identical definition of the file's parent before the best one.
@@ -298,9 +312,15 @@ fn choose_parent<'a>(index: &Index, rankings: impl Iterator<Item = &'a [Candidat
 pub(crate) struct Sources<'a> {
     index: &'a Index,
     texts: FxHashMap<String, Option<String>>,
+    twins: FxHashMap<u32, Twins>,
 }
 
 impl Sources<'_> {
+    /// The classes of the query that take the place of one in the entry's file.
+    pub(crate) fn twins(&self, entry: EntryId) -> Twins {
+        self.twins.get(&self.index.file_number(entry)).cloned().unwrap_or_default()
+    }
+
     /// The text of an indexed definition, if its file can still be read.
     pub(crate) fn text(&mut self, entry: EntryId) -> Option<&str> {
         let file = self.index.file(entry);
@@ -323,7 +343,8 @@ impl Sources<'_> {
         let parent_names = self.index.file(candidate.entry).names.clone();
         let parent = Snippet::new(self.text(candidate.entry)?);
         let child = Snippet::new(query.source.get(definition.start as usize..definition.end as usize)?);
-        let alignment = Alignment::new((&query.code.names, &definition.name), (&parent_names, &parent_name));
+        let twins = self.twins(candidate.entry);
+        let alignment = Alignment::new((&query.code.names, &definition.name), (&parent_names, &parent_name), &twins);
         let lines = difference(&alignment.parent(&parent.lines()), &alignment.child(&child.lines()));
         Some(Difference { lines })
     }

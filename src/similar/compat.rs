@@ -210,12 +210,16 @@ fn sanitize(code: &str, model: &str, symbol: &str) -> String {
     let mut code = without_imports(&without_comments(&without_triple_quoted(code)));
     let mut variants: Vec<String> = Vec::new();
     for name in [model, leading_word(symbol)] {
-        variants.push(name.to_lowercase());
-        variants.push(name.replace('_', "").to_lowercase());
-        variants.push(name.chars().filter(|c| !c.is_numeric()).collect::<String>().to_lowercase());
+        let without_digits = name.chars().filter(|c| !c.is_numeric()).collect();
+        for spelling in [name.to_owned(), name.replace('_', ""), without_digits] {
+            variants.push(spelling.to_lowercase());
+            variants.push(spelling);
+        }
     }
     variants.retain(|variant| variant.chars().count() >= SHORTEST_NAME);
-    variants.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+    variants.sort_by(|a, b| b.chars().count().cmp(&a.chars().count()).then_with(|| a.cmp(b)));
+    // Both `elm` and `Elm` stay: the script replaces twice, and the second time finds `elM` in what
+    // `ElmMLP` has become.
     variants.dedup();
     for variant in &variants {
         code = replace_ignoring_case(&code, variant, "Model");
@@ -320,6 +324,11 @@ mod tests {
     fn names_are_replaced_in_mid_word_as_the_script_does() {
         let sanitized = sanitize("x = downsample(SamMask) # sam\nimport sam\n'''sam'''\n", "sam", "SamModel");
         assert_eq!(sanitized, "x = downModelple(ModelMask) ");
+    }
+
+    #[test]
+    fn a_replacement_is_replaced_again_as_the_script_does() {
+        assert_eq!(sanitize("ElmMLP", "elm", "ElmMLP"), "ModModelLP");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use super::snippet::{Alignment, Part, Snippet};
 use super::source::parse;
 
 /// A parent less similar than this is not inherited from.
-const LEAST_SIMILAR_PARENT: f32 = 0.6;
+pub(crate) const LEAST_SIMILAR_PARENT: f32 = 0.5;
 
 /// Writes the skeleton; `parents` has the candidate for each definition of the query.
 pub(crate) fn write(query: &QueryFile, index: &Index, parents: &[Option<Candidate>], sources: &mut Sources<'_>) -> String {
@@ -91,7 +91,8 @@ fn inherit(
     }
     let child = Snippet::new(own);
     let parent = Snippet::new(sources.text(candidate.entry)?);
-    let alignment = Alignment::new((&query.code.names, &definition.name), (&file.names, &name));
+    let twins = sources.twins(candidate.entry);
+    let alignment = Alignment::new((&query.code.names, &definition.name), (&file.names, &name), &twins);
     if alignment.child(&child.lines()) == alignment.parent(&parent.lines()) {
         return inherited(Some(subclass));
     }

@@ -6,6 +6,7 @@ use ruff_python_ast::token::TokenKind;
 use ruff_python_ast::{ModModule, Stmt};
 use ruff_python_parser::Parsed;
 use ruff_text_size::{Ranged, TextRange};
+use rustc_hash::FxHashMap;
 use text_diff::{ChangeTag, TextDiff};
 
 use super::naming::{CLASS_WORD, ModelNames};
@@ -125,17 +126,22 @@ fn text_size(text: &str) -> ruff_text_size::TextSize {
     ruff_text_size::TextSize::new(text.len() as u32)
 }
 
+/// Which class of the parent's file each class of the child's file takes the place of.
+pub(crate) type Twins = FxHashMap<String, String>;
+
 /// Renames both sides of a comparison to one neutral vocabulary.
 ///
 /// Beyond the models' own names, what stands between them and the common end of the two definitions'
-/// roles is a name too: `Text` in `Qwen3VLTextAttention` beside `Qwen3Attention`.
+/// roles is a name too: `Text` in `Qwen3VLTextAttention` beside `Qwen3Attention`. And a class that is
+/// known to take another one's place has its name.
 pub(crate) struct Alignment<'a> {
     child: (&'a ModelNames, Option<ModelNames>),
     parent: (&'a ModelNames, Option<ModelNames>),
+    twins: &'a Twins,
 }
 
 impl<'a> Alignment<'a> {
-    pub(crate) fn new(child: (&'a ModelNames, &str), parent: (&'a ModelNames, &str)) -> Self {
+    pub(crate) fn new(child: (&'a ModelNames, &str), parent: (&'a ModelNames, &str), twins: &'a Twins) -> Self {
         let (child_role, parent_role) = (child.0.role(child.1), parent.0.role(parent.1));
         let common = common_suffix(child_role, parent_role);
         let extra = |role: &str| {
@@ -144,26 +150,50 @@ impl<'a> Alignment<'a> {
             let whole = format!("{CLASS_WORD}{own}");
             (starts_with_class && common > 0).then(|| ModelNames::from_parts(&[&whole], &[]))
         };
-        Self { child: (child.0, extra(child_role)), parent: (parent.0, extra(parent_role)) }
+        Self { child: (child.0, extra(child_role)), parent: (parent.0, extra(parent_role)), twins }
     }
 
     pub(crate) fn child(&self, lines: &[String]) -> Vec<String> {
-        Self::rename(&self.child, lines)
+        let renamed = lines.iter().map(|line| {
+            let line = replace_words(line, self.twins);
+            // What the twins brought in are names of the parent.
+            let line = if line.1 { self.parent.0.rename(&line.0) } else { line.0 };
+            Self::rename(&self.child, &line)
+        });
+        renamed.collect()
     }
 
     pub(crate) fn parent(&self, lines: &[String]) -> Vec<String> {
-        Self::rename(&self.parent, lines)
+        lines.iter().map(|line| Self::rename(&self.parent, line)).collect()
     }
 
-    fn rename((names, extra): &(&ModelNames, Option<ModelNames>), lines: &[String]) -> Vec<String> {
-        lines
-            .iter()
-            .map(|line| {
-                let renamed = names.rename(line);
-                extra.as_ref().map_or_else(|| renamed.clone(), |extra| extra.rename(&renamed))
-            })
-            .collect()
+    fn rename((names, extra): &(&ModelNames, Option<ModelNames>), line: &str) -> String {
+        let renamed = names.rename(line);
+        extra.as_ref().map_or_else(|| renamed.clone(), |extra| extra.rename(&renamed))
     }
+}
+
+/// The text with whole identifiers replaced, and whether there was any.
+fn replace_words(text: &str, words: &Twins) -> (String, bool) {
+    let mut replaced = String::with_capacity(text.len());
+    let mut any = false;
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let mut rest = text;
+    while !rest.is_empty() {
+        let length = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
+        let (word, after) = rest.split_at(length);
+        match words.get(word) {
+            Some(other) => {
+                replaced.push_str(other);
+                any = true;
+            }
+            None => replaced.push_str(word),
+        }
+        let gap = after.find(is_word).unwrap_or(after.len());
+        replaced.push_str(&after[..gap]);
+        rest = &after[gap..];
+    }
+    (replaced, any)
 }
 
 /// The length of the common end of two class names that begins with a capital.
@@ -211,9 +241,10 @@ mod tests {
     fn what_lies_between_the_name_and_the_common_role_is_a_name() {
         let qwen = ModelNames::from_parts(&["Qwen3VL"], &["qwen3_vl"]);
         let llama = ModelNames::from_parts(&["Llama"], &["llama"]);
-        let alignment = Alignment::new((&qwen, "Qwen3VLTextAttention"), (&llama, "LlamaAttention"));
-        let child = alignment.child(&["class Qwen3VLTextAttention(Qwen3VLTextBase)".to_owned()]);
-        let parent = alignment.parent(&["class LlamaAttention(LlamaBase)".to_owned()]);
+        let twins = Twins::from_iter([("Qwen3VLSpecialNorm".to_owned(), "LlamaNorm".to_owned())]);
+        let alignment = Alignment::new((&qwen, "Qwen3VLTextAttention"), (&llama, "LlamaAttention"), &twins);
+        let child = alignment.child(&["class Qwen3VLTextAttention(Qwen3VLTextBase, Qwen3VLSpecialNorm)".to_owned()]);
+        let parent = alignment.parent(&["class LlamaAttention(LlamaBase, LlamaNorm)".to_owned()]);
         assert_eq!(child, parent);
     }
 

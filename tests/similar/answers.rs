@@ -147,8 +147,6 @@ fn the_difference_shows_what_changed_after_renaming() {
 fn the_skeleton_inherits_what_is_repeated_and_keeps_what_is_not() {
     let answer = Grove::new().ask("yew");
     let expected = "\
-import torch
-from .configuration_yew import YewConfig
 from ..oak.modeling_oak import OakLayer, OakMLP, OakNorm, OakPreTrainedModel, rotate_half
 
 
@@ -161,12 +159,6 @@ class YewMLP(OakMLP):
 
 
 class YewLayer(OakLayer):
-    def __init__(self, config: YewConfig):
-        super().__init__()
-        self.mlp = YewMLP(config)
-        self.input_norm = YewTextNorm(config.hidden_size, eps=config.norm_eps)
-        self.output_norm = YewTextNorm(config.hidden_size, eps=config.norm_eps)
-
     def forward(self, hidden_states, position_embeddings=None):
         residual = hidden_states
         hidden_states = self.mlp(self.input_norm(hidden_states))

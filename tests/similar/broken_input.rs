@@ -111,7 +111,7 @@ fn any_bytes_are_read_without_a_panic() {
         for _ in 0..3 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let at = (state >> 33) as usize % bytes.len();
-            bytes[at] = b"()[]{}'\"\n\t #\\@:=.é\xffx0"[(state >> 20) as usize % 22];
+            bytes[at] = b"()[]{}'\"\n\t #\\@:=.\xe9\xffx0"[(state >> 20) as usize % 21];
         }
         if let Ok(text) = String::from_utf8(bytes) {
             let _ = burnscope::similar::corpus::CodeFile::read("oak/modeling_oak.py", "oak", &text, true);
