@@ -1,5 +1,7 @@
 //! `burnscope similar`: which existing model code a modeling file repeats.
 
+mod embedding;
+
 use std::{
     io::Read,
     path::{Path, PathBuf},
@@ -11,6 +13,7 @@ use burnscope::similar::{
     compat,
     corpus::Refreshed,
     error::Error,
+    hub,
     index::Index,
     quality::{self, Pair},
     report::{self, Style},
@@ -31,7 +34,8 @@ const MAX_PAIRS_BYTES: u64 = 64 << 20;
 /// Compares every class and function of a modeling file with those of all models of a transformers
 /// checkout (or of any folder of Python files), after replacing the models' own names. For each it
 /// names the likely parents, says what differs from the best one, and for the file names the model
-/// to inherit from and writes a modular file to start from. No neural model is needed.
+/// to inherit from and writes a modular file to start from. No neural model is needed; with --embed a
+/// BERT or Qwen3 checkpoint's embeddings are compared as well.
 ///
 /// The index is built when it is first needed, kept in the user's cache and brought up to date when
 /// files change.
@@ -43,7 +47,9 @@ Examples:
   burnscope similar --modeling-file src/transformers/models/qwen3/modeling_qwen3.py
   burnscope similar --modeling-file qwen3 --repo ~/transformers --top 3
   burnscope similar --modeling-file my_model.py --repo ~/transformers --json
-  burnscope similar --build --repo ~/transformers")]
+  burnscope similar --build --repo ~/transformers
+  burnscope similar --build --repo ~/transformers --embed ~/all-MiniLM-L6-v2
+  burnscope similar --modeling-file qwen3 --repo ~/transformers --embed ~/all-MiniLM-L6-v2")]
 pub struct SimilarArguments {
     /// The modeling file to ask about, or the name of a model of the repository
     #[arg(long, value_name = "FILE", alias = "modeling_file")]
@@ -78,6 +84,26 @@ pub struct SimilarArguments {
     /// Keep the index in this file instead of the user's cache
     #[arg(long, value_name = "FILE")]
     index: Option<PathBuf>,
+    /// Compare embeddings too: a sentence-transformers folder with a BERT or Qwen3 checkpoint
+    #[arg(long, value_name = "MODEL_DIR")]
+    embed: Option<PathBuf>,
+    /// The folder of the embeddings' index: embeddings.safetensors, code_index_map.json,
+    /// code_index_tokens.json. Without it: the working folder, the user's cache, the Hub
+    #[arg(long, value_name = "DIR")]
+    embed_index: Option<PathBuf>,
+    /// Make one vector of many by `mean`, `last-token` or `cls`, not as the index or the checkpoint says
+    #[arg(long, value_name = "NAME", requires = "embed")]
+    pooling: Option<String>,
+    /// Where the embeddings are computed
+    #[cfg(feature = "embed")]
+    #[arg(long, value_enum, default_value = "flex", value_name = "DEVICE", requires = "embed")]
+    device: super::model_inputs::DeviceName,
+    /// The data set on the Hugging Face Hub that the embeddings' index is fetched from and sent to
+    #[arg(long, value_name = "OWNER/NAME", default_value = hub::DEFAULT_DATASET)]
+    hub_dataset: String,
+    /// Send the embeddings' index to the Hub
+    #[arg(long)]
+    push_new_index: bool,
     /// Measure how often known parents are found: a JSON list of [child, parent, adds nothing]
     #[arg(long, value_name = "PAIRS", conflicts_with_all = ["modeling_file", "json"])]
     quality: Option<PathBuf>,
@@ -88,10 +114,17 @@ pub struct SimilarArguments {
 
 /// Builds or loads the index and answers.
 pub fn run(arguments: &SimilarArguments) -> Outcome {
-    if arguments.modeling_file.is_none() && arguments.quality.is_none() && !arguments.build {
+    let asks = arguments.modeling_file.is_some() || arguments.quality.is_some();
+    if !asks && !arguments.build && !arguments.push_new_index {
         return Err("give a file with --modeling-file, or --build the index; --help shows examples".into());
     }
     let index = open_index(arguments)?;
+    if let (true, Some(model)) = (arguments.build, &arguments.embed) {
+        embedding::build(arguments, &index, model)?;
+    }
+    if arguments.push_new_index {
+        embedding::push(arguments, &index)?;
+    }
     if let Some(pairs) = &arguments.quality {
         measure(arguments, &index, pairs)?;
     }
@@ -160,6 +193,9 @@ fn answer(arguments: &SimilarArguments, index: &Index, given: &str) -> Result<()
     let mut analysis = analyse(index, &query, options);
     if arguments.compat {
         script_jaccard(index, &query, options.top, &mut analysis)?;
+    }
+    if let Some(model) = &arguments.embed {
+        embedding::answer(arguments, index, &query, model, &mut analysis)?;
     }
     let text = if arguments.json {
         format!("{:#}\n", report::to_json(&analysis))

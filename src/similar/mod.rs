@@ -27,6 +27,7 @@ pub mod definitions;
 pub mod dense;
 pub mod embed;
 pub mod error;
+pub mod hub;
 pub mod index;
 pub mod inheritance;
 pub mod naming;
