@@ -96,7 +96,13 @@ pub struct SimilarArguments {
     pooling: Option<String>,
     /// Where the embeddings are computed
     #[cfg(feature = "embed")]
-    #[arg(long, value_enum, default_value = "flex", value_name = "DEVICE", requires = "embed")]
+    #[arg(
+        long,
+        value_enum,
+        default_value = "flex",
+        value_name = "DEVICE",
+        requires = "embed"
+    )]
     device: super::model_inputs::DeviceName,
     /// The data set on the Hugging Face Hub that the embeddings' index is fetched from and sent to
     #[arg(long, value_name = "OWNER/NAME", default_value = hub::DEFAULT_DATASET)]
@@ -108,7 +114,12 @@ pub struct SimilarArguments {
     #[arg(long, value_name = "PAIRS", conflicts_with_all = ["modeling_file", "json"])]
     quality: Option<PathBuf>,
     /// With --quality, write what speaks for each candidate, for fitting the weights
-    #[arg(long, value_name = "FILE", requires = "quality", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "quality",
+        hide_short_help = true
+    )]
     features: Option<PathBuf>,
 }
 
@@ -116,7 +127,9 @@ pub struct SimilarArguments {
 pub fn run(arguments: &SimilarArguments) -> Outcome {
     let asks = arguments.modeling_file.is_some() || arguments.quality.is_some();
     if !asks && !arguments.build && !arguments.push_new_index {
-        return Err("give a file with --modeling-file, or --build the index; --help shows examples".into());
+        return Err(
+            "give a file with --modeling-file, or --build the index; --help shows examples".into(),
+        );
     }
     let index = open_index(arguments)?;
     if let (true, Some(model)) = (arguments.build, &arguments.embed) {
@@ -138,27 +151,44 @@ pub fn run(arguments: &SimilarArguments) -> Outcome {
 /// The index: from its file where that is current, else read from the sources and kept.
 fn open_index(arguments: &SimilarArguments) -> Result<Index, Box<dyn std::error::Error>> {
     if !arguments.repo.is_dir() {
-        return Err(format!("{}: no such folder; give one with --repo", arguments.repo.display()).into());
+        return Err(format!(
+            "{}: no such folder; give one with --repo",
+            arguments.repo.display()
+        )
+        .into());
     }
     let layout = Layout::of(&arguments.repo);
     let methods = arguments.methods;
-    let path = arguments.index.clone().or_else(|| store::default_path(&layout, methods));
+    let path = arguments
+        .index
+        .clone()
+        .or_else(|| store::default_path(&layout, methods));
     let bar = output::counter("reading model code, files:");
     let done = || bar.inc(1);
-    let kept = path.as_deref().filter(|path| !arguments.build && path.is_file());
-    let loaded = kept.and_then(|path| match store::load(path, layout.clone(), methods, &done) {
-        Ok(loaded) => Some(loaded),
-        Err(error) => {
-            note(&format!("{error}; reading the sources instead"));
-            None
-        }
-    });
+    let kept = path
+        .as_deref()
+        .filter(|path| !arguments.build && path.is_file());
+    let loaded = kept.and_then(
+        |path| match store::load(path, layout.clone(), methods, &done) {
+            Ok(loaded) => Some(loaded),
+            Err(error) => {
+                note(&format!("{error}; reading the sources instead"));
+                None
+            }
+        },
+    );
     let (index, refreshed) = match loaded {
         Some(loaded) => loaded,
         None => {
             let index = Index::build(&arguments.repo, methods, &done);
             let read = index.corpus().code.len();
-            (index, Refreshed { read, ..Refreshed::default() })
+            (
+                index,
+                Refreshed {
+                    read,
+                    ..Refreshed::default()
+                },
+            )
         }
     };
     bar.finish_and_clear();
@@ -183,7 +213,11 @@ fn open_index(arguments: &SimilarArguments) -> Result<Index, Box<dyn std::error:
     Ok(index)
 }
 
-fn answer(arguments: &SimilarArguments, index: &Index, given: &str) -> Result<(), Box<dyn std::error::Error>> {
+fn answer(
+    arguments: &SimilarArguments,
+    index: &Index,
+    given: &str,
+) -> Result<(), Box<dyn std::error::Error>> {
     let query = QueryFile::open(given, &arguments.repo, index.layout(), arguments.methods)?;
     let options = Options {
         top: usize::from(arguments.top),
@@ -224,27 +258,45 @@ fn script_jaccard(
     let bar = output::counter("reading as the script does, files:");
     let (files, faults) = compat::read_all(index.layout(), &|| bar.inc(1));
     bar.finish_and_clear();
-    report_faults(faults.iter().filter(|fault| !index.corpus().faults().any(|known| known.path == fault.path)));
+    report_faults(faults.iter().filter(|fault| {
+        !index
+            .corpus()
+            .faults()
+            .any(|known| known.path == fault.path)
+    }));
     let model = compat::query_model(&query.path, index.layout());
     let answers = compat::jaccard(&query.path, &model, &files, top).map_err(Error::Query)?;
     for finding in &mut analysis.findings {
-        let scored = answers.iter().find(|(name, _)| *name == finding.name).map(|(_, scored)| scored.as_slice());
+        let scored = answers
+            .iter()
+            .find(|(name, _)| *name == finding.name)
+            .map(|(_, scored)| scored.as_slice());
         finding.jaccard = scored
             .unwrap_or_default()
             .iter()
-            .map(|(name, score)| Scored { name: name.clone(), score: *score })
+            .map(|(name, score)| Scored {
+                name: name.clone(),
+                score: *score,
+            })
             .collect();
     }
     Ok(())
 }
 
-fn measure(arguments: &SimilarArguments, index: &Index, path: &Path) -> Result<(), Box<dyn std::error::Error>> {
+fn measure(
+    arguments: &SimilarArguments,
+    index: &Index,
+    path: &Path,
+) -> Result<(), Box<dyn std::error::Error>> {
     let pairs = read_pairs(path)?;
     let bar = output::counter("ranking the children of known parents, files:");
     let (table, examples) = quality::measure(index, &pairs, arguments.compat, &|| bar.inc(1));
     bar.finish_and_clear();
     if let Some(path) = &arguments.features {
-        let file_error = |source| Error::File { path: path.clone(), source };
+        let file_error = |source| Error::File {
+            path: path.clone(),
+            source,
+        };
         let text = serde_json::to_vec(&examples).map_err(|e| file_error(e.into()))?;
         std::fs::write(path, text).map_err(file_error)?;
     }
@@ -252,11 +304,19 @@ fn measure(arguments: &SimilarArguments, index: &Index, path: &Path) -> Result<(
 }
 
 fn read_pairs(path: &Path) -> Result<Vec<Pair>, Error> {
-    let file_error = |source| Error::File { path: path.to_path_buf(), source };
-    let wrong = |reason: String| Error::Pairs { path: path.to_path_buf(), reason };
+    let file_error = |source| Error::File {
+        path: path.to_path_buf(),
+        source,
+    };
+    let wrong = |reason: String| Error::Pairs {
+        path: path.to_path_buf(),
+        reason,
+    };
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(file_error)?;
-    file.take(MAX_PAIRS_BYTES + 1).read_to_end(&mut bytes).map_err(file_error)?;
+    file.take(MAX_PAIRS_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(file_error)?;
     if bytes.len() as u64 > MAX_PAIRS_BYTES {
         return Err(wrong("it is too large".to_owned()));
     }
@@ -269,5 +329,9 @@ fn report_faults<'a>(faults: impl Iterator<Item = &'a Fault>) -> usize {
 }
 
 fn note(text: &str) {
-    output::print_error(&format!("{} {}\n", styled(FAINT, "note:"), text.replace('\n', " ")));
+    output::print_error(&format!(
+        "{} {}\n",
+        styled(FAINT, "note:"),
+        text.replace('\n', " ")
+    ));
 }

@@ -28,7 +28,11 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { top: 5, only_older: true, one_per_group: false }
+        Self {
+            top: 5,
+            only_older: true,
+            one_per_group: false,
+        }
     }
 }
 
@@ -96,8 +100,12 @@ impl Finding {
             Some(embedding) => embedding.iter().any(|scored| scored.name == name),
             None => self.best.iter().any(|found| found.name == name),
         };
-        let mut both: Vec<&str> =
-            self.jaccard.iter().map(|scored| scored.name.as_str()).filter(|name| among(name)).collect();
+        let mut both: Vec<&str> = self
+            .jaccard
+            .iter()
+            .map(|scored| scored.name.as_str())
+            .filter(|name| among(name))
+            .collect();
         both.sort_unstable();
         both
     }
@@ -149,13 +157,22 @@ impl QueryFile {
     /// # Errors
     ///
     /// A file that is not there, cannot be read or does not parse.
-    pub fn open(given: &str, repository: &Path, layout: &Layout, methods: bool) -> Result<Self, Error> {
+    pub fn open(
+        given: &str,
+        repository: &Path,
+        layout: &Layout,
+        methods: bool,
+    ) -> Result<Self, Error> {
         let path = locate(given, repository, layout)?;
         let shown = path.display().to_string();
         let source = read_source(&path).map_err(|fault| Error::Query(fault.at(&shown)))?;
         let (name, model) = place(&path, layout);
-        let code = CodeFile::read(&name, &model, &source, methods)
-            .map_err(|fault| Error::Query(Fault { path: shown, ..fault }))?;
+        let code = CodeFile::read(&name, &model, &source, methods).map_err(|fault| {
+            Error::Query(Fault {
+                path: shown,
+                ..fault
+            })
+        })?;
         Ok(Self { path, source, code })
     }
 
@@ -168,12 +185,19 @@ impl QueryFile {
 /// A path as it is given, from the working folder or from the repository; or a model's name.
 fn locate(given: &str, repository: &Path, layout: &Layout) -> Result<PathBuf, Error> {
     let as_path = Path::new(given);
-    for path in [as_path.to_path_buf(), repository.join(as_path), layout.root.join(as_path)] {
+    for path in [
+        as_path.to_path_buf(),
+        repository.join(as_path),
+        layout.root.join(as_path),
+    ] {
         if path.is_file() {
             return Ok(path);
         }
     }
-    let is_name = !given.is_empty() && given.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    let is_name = !given.is_empty()
+        && given
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
     if is_name {
         let folder = layout.root.join(given);
         let own = folder.join(format!("modeling_{given}.py"));
@@ -181,19 +205,31 @@ fn locate(given: &str, repository: &Path, layout: &Layout) -> Result<PathBuf, Er
             return Ok(own);
         }
         let found = walk(&folder, |name| layout.takes(name));
-        if folder.is_dir() && let Some(first) = found.files.first() {
+        if folder.is_dir()
+            && let Some(first) = found.files.first()
+        {
             return Ok(folder.join(first));
         }
     }
-    Err(Error::NoModelingFile { given: given.to_owned(), root: layout.root.clone() })
+    Err(Error::NoModelingFile {
+        given: given.to_owned(),
+        root: layout.root.clone(),
+    })
 }
 
 /// The file's name for the index and its model: by its place among the models, or by its own name.
 fn place(path: &Path, layout: &Layout) -> (String, String) {
     let absolute = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-    let root = layout.root.canonicalize().unwrap_or_else(|_| layout.root.clone());
+    let root = layout
+        .root
+        .canonicalize()
+        .unwrap_or_else(|_| layout.root.clone());
     let inside = absolute.strip_prefix(&root).ok().map(|inside| {
-        inside.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("/")
+        inside
+            .iter()
+            .map(|part| part.to_string_lossy())
+            .collect::<Vec<_>>()
+            .join("/")
     });
     match inside {
         Some(inside) => {
@@ -201,7 +237,9 @@ fn place(path: &Path, layout: &Layout) -> (String, String) {
             (inside, model)
         }
         None => {
-            let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+            let name = path
+                .file_name()
+                .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
             let model = file_model(&name).to_owned();
             (name, model)
         }
@@ -212,14 +250,24 @@ fn place(path: &Path, layout: &Layout) -> (String, String) {
 pub fn analyse(index: &Index, query: &QueryFile, options: Options) -> Analysis {
     let code = &query.code;
     let rankings = Query::new(index, code, options.only_older).rank(options.top);
-    let parent = choose_parent(index, rankings.iter().map(|ranking| ranking.best.as_slice()));
-    let likeliest: Vec<Option<Candidate>> =
-        rankings.iter().map(|ranking| skeleton_parent(index, &ranking.best, parent.as_ref())).collect();
-    let mut sources = Sources { index, texts: FxHashMap::default(), twins: twins(index, query, &likeliest) };
+    let parent = choose_parent(
+        index,
+        rankings.iter().map(|ranking| ranking.best.as_slice()),
+    );
+    let likeliest: Vec<Option<Candidate>> = rankings
+        .iter()
+        .map(|ranking| skeleton_parent(index, &ranking.best, parent.as_ref()))
+        .collect();
+    let mut sources = Sources {
+        index,
+        texts: FxHashMap::default(),
+        twins: twins(index, query, &likeliest),
+    };
     let mut findings = Vec::with_capacity(rankings.len());
     for (definition, ranking) in code.definitions.iter().zip(&rankings) {
         let first = ranking.best.first().copied();
-        let difference = first.and_then(|candidate| sources.difference(query, definition, candidate));
+        let difference =
+            first.and_then(|candidate| sources.difference(query, definition, candidate));
         findings.push(Finding {
             name: definition.name.clone(),
             kind: definition.kind,
@@ -228,7 +276,10 @@ pub fn analyse(index: &Index, query: &QueryFile, options: Options) -> Analysis {
             jaccard: ranking
                 .jaccard
                 .iter()
-                .map(|&(entry, score)| Scored { name: index.name(entry), score })
+                .map(|&(entry, score)| Scored {
+                    name: index.name(entry),
+                    score,
+                })
                 .collect(),
             embedding: None,
             difference,
@@ -246,12 +297,18 @@ pub fn analyse(index: &Index, query: &QueryFile, options: Options) -> Analysis {
 }
 
 /// The classes of the query that take the place of one in another file, by that file's number.
-fn twins(index: &Index, query: &QueryFile, likeliest: &[Option<Candidate>]) -> FxHashMap<u32, Twins> {
+fn twins(
+    index: &Index,
+    query: &QueryFile,
+    likeliest: &[Option<Candidate>],
+) -> FxHashMap<u32, Twins> {
     let mut twins: FxHashMap<u32, Twins> = FxHashMap::default();
     for (definition, candidate) in query.code.definitions.iter().zip(likeliest) {
         let Some(candidate) = candidate else { continue };
         let other = &index.definition(candidate.entry).name;
-        if definition.kind == Kind::Class && candidate.similarity() >= skeleton::LEAST_SIMILAR_PARENT {
+        if definition.kind == Kind::Class
+            && candidate.similarity() >= skeleton::LEAST_SIMILAR_PARENT
+        {
             let of_file = twins.entry(index.file_number(candidate.entry)).or_default();
             of_file.insert(definition.name.clone(), other.clone());
         }
@@ -260,11 +317,17 @@ fn twins(index: &Index, query: &QueryFile, likeliest: &[Option<Candidate>]) -> F
 }
 
 /// The candidate for the skeleton: an identical definition of the file's parent before the best one.
-fn skeleton_parent(index: &Index, best: &[Candidate], parent: Option<&Parent>) -> Option<Candidate> {
+fn skeleton_parent(
+    index: &Index,
+    best: &[Candidate],
+    parent: Option<&Parent>,
+) -> Option<Candidate> {
     let first = best.first().copied()?;
-    let in_parent = best
-        .iter()
-        .find(|c| parent.is_some_and(|p| index.file(c.entry).path == p.file) && c.identical() && first.identical());
+    let in_parent = best.iter().find(|c| {
+        parent.is_some_and(|p| index.file(c.entry).path == p.file)
+            && c.identical()
+            && first.identical()
+    });
     Some(in_parent.copied().unwrap_or(first))
 }
 
@@ -292,20 +355,33 @@ fn matches(index: &Index, best: &[Candidate], options: Options) -> Vec<Match> {
 }
 
 /// The model whose file is expected to be the parent of the most definitions.
-fn choose_parent<'a>(index: &Index, rankings: impl Iterator<Item = &'a [Candidate]>) -> Option<Parent> {
+fn choose_parent<'a>(
+    index: &Index,
+    rankings: impl Iterator<Item = &'a [Candidate]>,
+) -> Option<Parent> {
     let mut models: FxHashMap<u32, f32> = FxHashMap::default();
     let mut files: FxHashMap<u32, (f32, EntryId)> = FxHashMap::default();
     for candidate in rankings.flatten() {
         *models.entry(index.model_of(candidate.entry)).or_insert(0.0) += candidate.probability;
-        files.entry(index.file_number(candidate.entry)).or_insert((0.0, candidate.entry)).0 += candidate.probability;
+        files
+            .entry(index.file_number(candidate.entry))
+            .or_insert((0.0, candidate.entry))
+            .0 += candidate.probability;
     }
-    let (model, expected) = models.into_iter().max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)))?;
+    let (model, expected) = models
+        .into_iter()
+        .max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)))?;
     let (_, entry) = files
         .into_values()
         .filter(|&(_, entry)| index.model_of(entry) == model)
         .max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)))?;
     let file = index.file(entry);
-    Some(Parent { model: file.model.clone(), file: file.path.clone(), expected, dates: index.dates(entry) })
+    Some(Parent {
+        model: file.model.clone(),
+        file: file.path.clone(),
+        expected,
+        dates: index.dates(entry),
+    })
 }
 
 /// The source texts of the index's files, read when they are needed.
@@ -318,7 +394,10 @@ pub(crate) struct Sources<'a> {
 impl Sources<'_> {
     /// The classes of the query that take the place of one in the entry's file.
     pub(crate) fn twins(&self, entry: EntryId) -> Twins {
-        self.twins.get(&self.index.file_number(entry)).cloned().unwrap_or_default()
+        self.twins
+            .get(&self.index.file_number(entry))
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// The text of an indexed definition, if its file can still be read.
@@ -326,8 +405,12 @@ impl Sources<'_> {
         let file = self.index.file(entry);
         let definition = self.index.definition(entry);
         let path = self.index.layout().root.join(&file.path);
-        let text = self.texts.entry(file.path.clone()).or_insert_with(|| read_source(&path).ok());
-        text.as_deref()?.get(definition.start as usize..definition.end as usize)
+        let text = self
+            .texts
+            .entry(file.path.clone())
+            .or_insert_with(|| read_source(&path).ok());
+        text.as_deref()?
+            .get(definition.start as usize..definition.end as usize)
     }
 
     fn difference(
@@ -342,10 +425,21 @@ impl Sources<'_> {
         let parent_name = self.index.definition(candidate.entry).name.clone();
         let parent_names = self.index.file(candidate.entry).names.clone();
         let parent = Snippet::new(self.text(candidate.entry)?);
-        let child = Snippet::new(query.source.get(definition.start as usize..definition.end as usize)?);
+        let child = Snippet::new(
+            query
+                .source
+                .get(definition.start as usize..definition.end as usize)?,
+        );
         let twins = self.twins(candidate.entry);
-        let alignment = Alignment::new((&query.code.names, &definition.name), (&parent_names, &parent_name), &twins);
-        let lines = difference(&alignment.parent(&parent.lines()), &alignment.child(&child.lines()));
+        let alignment = Alignment::new(
+            (&query.code.names, &definition.name),
+            (&parent_names, &parent_name),
+            &twins,
+        );
+        let lines = difference(
+            &alignment.parent(&parent.lines()),
+            &alignment.child(&child.lines()),
+        );
         Some(Difference { lines })
     }
 }

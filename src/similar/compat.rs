@@ -52,16 +52,20 @@ pub fn read_all(layout: &Layout, done: &(dyn Fn() + Sync)) -> (Vec<ScriptFile>, 
     let mut paths = Vec::new();
     let mut faults = Vec::new();
     directory_order(&layout.root, "", 0, layout, &mut paths, &mut faults);
-    let read: Vec<Result<ScriptFile, Fault>> = paths
-        .into_par_iter()
-        .map(|path| {
-            let model = path.split_once('/').map(|(folder, _)| folder);
-            let definitions = read_file(&layout.root.join(&path), model.unwrap_or(&path))
-                .map_err(|fault| Fault { path: path.clone(), ..fault });
-            done();
-            definitions.map(|definitions| ScriptFile { path, definitions })
-        })
-        .collect();
+    let read: Vec<Result<ScriptFile, Fault>> =
+        paths
+            .into_par_iter()
+            .map(|path| {
+                let model = path.split_once('/').map(|(folder, _)| folder);
+                let definitions = read_file(&layout.root.join(&path), model.unwrap_or(&path))
+                    .map_err(|fault| Fault {
+                        path: path.clone(),
+                        ..fault
+                    });
+                done();
+                definitions.map(|definitions| ScriptFile { path, definitions })
+            })
+            .collect();
     let mut files = Vec::with_capacity(read.len());
     for result in read {
         match result {
@@ -101,7 +105,12 @@ pub fn script_definitions(source: &str, model: &str) -> Result<Vec<ScriptDefinit
         let begin = tokens[..named]
             .iter()
             .rev()
-            .take_while(|token| matches!(token.kind(), TokenKind::Class | TokenKind::Def | TokenKind::Async))
+            .take_while(|token| {
+                matches!(
+                    token.kind(),
+                    TokenKind::Class | TokenKind::Def | TokenKind::Async
+                )
+            })
             .last()
             .map_or(definition.start, |token| token.start().to_u32());
         let text = &source[begin as usize..definition.end as usize];
@@ -126,7 +135,12 @@ pub fn script_definitions(source: &str, model: &str) -> Result<Vec<ScriptDefinit
 }
 
 /// The script's top answers by Jaccard similarity for each definition of a file.
-pub fn jaccard(query: &Path, model: &str, files: &[ScriptFile], top: usize) -> Result<Vec<(String, Vec<Scored>)>, Fault> {
+pub fn jaccard(
+    query: &Path,
+    model: &str,
+    files: &[ScriptFile],
+    top: usize,
+) -> Result<Vec<(String, Vec<Scored>)>, Fault> {
     let mut definitions = read_file(query, model)?;
     definitions.retain(|definition| !definition.conditional);
     let own_model = normalised(model);
@@ -139,11 +153,18 @@ pub fn jaccard(query: &Path, model: &str, files: &[ScriptFile], top: usize) -> R
                 if !own_model.is_empty() && normalised(other) == own_model {
                     continue;
                 }
-                for candidate in file.definitions.iter().filter(|c| !c.conditional && c.name != definition.name) {
+                for candidate in file
+                    .definitions
+                    .iter()
+                    .filter(|c| !c.conditional && c.name != definition.name)
+                {
                     let both = definition.tokens.intersection(&candidate.tokens).count();
                     let either = definition.tokens.len() + candidate.tokens.len() - both;
                     if both > 0 {
-                        scores.push((format!("{}:{}", file.path, candidate.name), both as f64 / either as f64));
+                        scores.push((
+                            format!("{}:{}", file.path, candidate.name),
+                            both as f64 / either as f64,
+                        ));
                     }
                 }
             }
@@ -161,9 +182,19 @@ pub fn query_model(query: &Path, layout: &Layout) -> String {
         .ok()
         .zip(layout.root.canonicalize().ok())
         .and_then(|(query, root)| query.strip_prefix(root).ok().map(Path::to_path_buf));
-    match inside.as_deref().and_then(|path| path.iter().next()).and_then(|part| part.to_str()) {
+    match inside
+        .as_deref()
+        .and_then(|path| path.iter().next())
+        .and_then(|part| part.to_str())
+    {
         Some(folder) => folder.to_owned(),
-        None => file_model(query.file_name().and_then(|name| name.to_str()).unwrap_or_default()).to_owned(),
+        None => file_model(
+            query
+                .file_name()
+                .and_then(|name| name.to_str())
+                .unwrap_or_default(),
+        )
+        .to_owned(),
     }
 }
 
@@ -190,8 +221,14 @@ fn directory_order(
     };
     let mut folders = Vec::new();
     for entry in entries.flatten() {
-        let (Ok(kind), Ok(name)) = (entry.file_type(), entry.file_name().into_string()) else { continue };
-        let path = if below.is_empty() { name.clone() } else { format!("{below}/{name}") };
+        let (Ok(kind), Ok(name)) = (entry.file_type(), entry.file_name().into_string()) else {
+            continue;
+        };
+        let path = if below.is_empty() {
+            name.clone()
+        } else {
+            format!("{below}/{name}")
+        };
         if kind.is_file() && layout.takes(&name) {
             paths.push(path);
         } else if kind.is_dir() {
@@ -217,7 +254,12 @@ fn sanitize(code: &str, model: &str, symbol: &str) -> String {
         }
     }
     variants.retain(|variant| variant.chars().count() >= SHORTEST_NAME);
-    variants.sort_by(|a, b| b.chars().count().cmp(&a.chars().count()).then_with(|| a.cmp(b)));
+    variants.sort_by(|a, b| {
+        b.chars()
+            .count()
+            .cmp(&a.chars().count())
+            .then_with(|| a.cmp(b))
+    });
     // Both `elm` and `Elm` stay: the script replaces twice, and the second time finds `elM` in what
     // `ElmMLP` has become.
     variants.dedup();
@@ -230,7 +272,9 @@ fn sanitize(code: &str, model: &str, symbol: &str) -> String {
 /// `Llama` of `LlamaAttention`, `rotate` of `rotate_half`.
 fn leading_word(symbol: &str) -> &str {
     let bytes = symbol.as_bytes();
-    let run = |from: usize, accept: fn(&u8) -> bool| from + bytes[from..].iter().take_while(|b| accept(b)).count();
+    let run = |from: usize, accept: fn(&u8) -> bool| {
+        from + bytes[from..].iter().take_while(|b| accept(b)).count()
+    };
     if bytes.first().is_some_and(u8::is_ascii_uppercase) {
         let end = run(1, |b| b.is_ascii_lowercase() || b.is_ascii_digit());
         if end > 1 {
@@ -263,7 +307,11 @@ fn without_triple_quoted(code: &str) -> String {
     let mut rest = code;
     loop {
         let next = match (rest.find("\"\"\""), rest.find("'''")) {
-            (Some(double), Some(single)) => Some(if double < single { (double, "\"\"\"") } else { (single, "'''") }),
+            (Some(double), Some(single)) => Some(if double < single {
+                (double, "\"\"\"")
+            } else {
+                (single, "'''")
+            }),
             (Some(double), None) => Some((double, "\"\"\"")),
             (None, Some(single)) => Some((single, "'''")),
             (None, None) => None,
@@ -285,24 +333,34 @@ fn without_triple_quoted(code: &str) -> String {
 }
 
 fn without_comments(code: &str) -> String {
-    let lines: Vec<&str> = code.split('\n').map(|line| line.split('#').next().unwrap_or_default()).collect();
+    let lines: Vec<&str> = code
+        .split('\n')
+        .map(|line| line.split('#').next().unwrap_or_default())
+        .collect();
     lines.join("\n")
 }
 
 fn without_imports(code: &str) -> String {
     let is_import = |line: &str| {
         let line = line.trim_start();
-        let rest = line.strip_prefix("from").or_else(|| line.strip_prefix("import"));
+        let rest = line
+            .strip_prefix("from")
+            .or_else(|| line.strip_prefix("import"));
         rest.is_some_and(|rest| rest.starts_with(char::is_whitespace))
     };
-    let lines: Vec<&str> = python_lines(code).into_iter().filter(|line| !is_import(line)).collect();
+    let lines: Vec<&str> = python_lines(code)
+        .into_iter()
+        .filter(|line| !is_import(line))
+        .collect();
     lines.join("\n")
 }
 
 /// Python's `str.splitlines`, which knows more ends of a line than `\n`.
 fn python_lines(text: &str) -> Vec<&str> {
-    const ENDS: [char; 10] =
-        ['\n', '\r', '\u{b}', '\u{c}', '\u{1c}', '\u{1d}', '\u{1e}', '\u{85}', '\u{2028}', '\u{2029}'];
+    const ENDS: [char; 10] = [
+        '\n', '\r', '\u{b}', '\u{c}', '\u{1c}', '\u{1d}', '\u{1e}', '\u{85}', '\u{2028}',
+        '\u{2029}',
+    ];
     let mut lines: Vec<&str> = text.split(ENDS).collect();
     if lines.last().is_some_and(|line| line.is_empty()) {
         lines.pop();
@@ -313,7 +371,9 @@ fn python_lines(text: &str) -> Vec<&str> {
 /// Words of letters, digits and underscores that are all ASCII and begin with no digit.
 fn identifiers(code: &str) -> impl Iterator<Item = &str> {
     code.split(|c: char| !(c.is_alphanumeric() || c == '_'))
-        .filter(|word| word.is_ascii() && word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'))
+        .filter(|word| {
+            word.is_ascii() && word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        })
 }
 
 #[cfg(test)]
@@ -322,7 +382,11 @@ mod tests {
 
     #[test]
     fn names_are_replaced_in_mid_word_as_the_script_does() {
-        let sanitized = sanitize("x = downsample(SamMask) # sam\nimport sam\n'''sam'''\n", "sam", "SamModel");
+        let sanitized = sanitize(
+            "x = downsample(SamMask) # sam\nimport sam\n'''sam'''\n",
+            "sam",
+            "SamModel",
+        );
         assert_eq!(sanitized, "x = downModelple(ModelMask) ");
     }
 
@@ -342,7 +406,10 @@ mod tests {
 
     #[test]
     fn an_unclosed_quote_stays() {
-        assert_eq!(without_triple_quoted("a '''b''' c \"\"\" d"), "a  c \"\"\" d");
+        assert_eq!(
+            without_triple_quoted("a '''b''' c \"\"\" d"),
+            "a  c \"\"\" d"
+        );
         assert_eq!(without_triple_quoted("a ''''"), "a ''''");
     }
 }

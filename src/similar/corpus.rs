@@ -41,8 +41,9 @@ impl Stamp {
 
 /// Nanoseconds since 1970.
 pub fn nanoseconds(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH)
-        .map_or(0, |elapsed| u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX))
+    time.duration_since(UNIX_EPOCH).map_or(0, |elapsed| {
+        u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)
+    })
 }
 
 /// A file whose code is compared.
@@ -174,7 +175,10 @@ impl CodeFile {
 impl Corpus {
     /// Reads a repository; `done` is told after every file that was read.
     pub fn read(layout: &Layout, methods: bool, done: &(dyn Fn() + Sync)) -> Self {
-        let empty = Self { methods, ..Self::default() };
+        let empty = Self {
+            methods,
+            ..Self::default()
+        };
         empty.refresh(layout, done).0
     }
 
@@ -184,8 +188,10 @@ impl Corpus {
         let read_at = nanoseconds(SystemTime::now());
         let settled = self.read_at.saturating_sub(SETTLING);
         let mut found = walk(&layout.root, |name| layout.takes(name) || is_modular(name));
-        let (modular, code): (Vec<String>, Vec<String>) =
-            found.files.drain(..).partition(|path| is_modular(path.rsplit('/').next().unwrap_or(path)));
+        let (modular, code): (Vec<String>, Vec<String>) = found
+            .files
+            .drain(..)
+            .partition(|path| is_modular(path.rsplit('/').next().unwrap_or(path)));
         let pages = match &layout.model_pages {
             Some(folder) => {
                 let mut walked = walk(folder, |name| name.ends_with(".md"));
@@ -223,7 +229,13 @@ impl Corpus {
                     Ok(inheritances) => (inheritances, None),
                     Err(fault) => (Vec::new(), Some(fault.at(path))),
                 };
-                ModularFile { path: path.to_owned(), stamp, model: model_of(path), inheritances, fault }
+                ModularFile {
+                    path: path.to_owned(),
+                    stamp,
+                    model: model_of(path),
+                    inheritances,
+                    fault,
+                }
             },
         );
         let page_folder = layout.model_pages.clone().unwrap_or_default();
@@ -236,14 +248,26 @@ impl Corpus {
             |path, stamp| ModelPage {
                 path: path.to_owned(),
                 stamp,
-                dates: read_source(&page_folder.join(path)).map_or_else(|_| ModelDates::default(), |t| read_dates(&t)),
+                dates: read_source(&page_folder.join(path))
+                    .map_or_else(|_| ModelDates::default(), |t| read_dates(&t)),
             },
         );
         let total = code.len() + modular.len() + pages.len();
         let kept = code_kept.0 + modular_kept.0 + pages_kept.0;
         let gone = code_kept.1 + modular_kept.1 + pages_kept.1;
-        let refreshed = Refreshed { read: total - kept, kept, gone };
-        let corpus = Self { methods, read_at, code, modular, pages, walk_faults: found.faults };
+        let refreshed = Refreshed {
+            read: total - kept,
+            kept,
+            gone,
+        };
+        let corpus = Self {
+            methods,
+            read_at,
+            code,
+            modular,
+            pages,
+            walk_faults: found.faults,
+        };
         (corpus, refreshed)
     }
 
@@ -252,15 +276,24 @@ impl Corpus {
         let settled = self.read_at.saturating_sub(SETTLING);
         let same = |stamp: Stamp, path: &Path| Stamp::of(path) == stamp && stamp.modified < settled;
         let found = walk(&layout.root, |name| layout.takes(name) || is_modular(name));
-        let pages = layout.model_pages.as_ref().map(|folder| (folder, walk(folder, |name| name.ends_with(".md"))));
+        let pages = layout
+            .model_pages
+            .as_ref()
+            .map(|folder| (folder, walk(folder, |name| name.ends_with(".md"))));
         let walked = found.files.len() + pages.as_ref().map_or(0, |(_, walk)| walk.files.len());
         let faults = found.faults.len() + pages.as_ref().map_or(0, |(_, walk)| walk.faults.len());
         let code = self.code.iter().map(|file| (&file.path, file.stamp));
         let modular = self.modular.iter().map(|file| (&file.path, file.stamp));
         walked == self.code.len() + self.modular.len() + self.pages.len()
             && faults == self.walk_faults.len()
-            && code.chain(modular).all(|(path, stamp)| same(stamp, &layout.root.join(path)))
-            && pages.is_none_or(|(folder, _)| self.pages.iter().all(|page| same(page.stamp, &folder.join(&page.path))))
+            && code
+                .chain(modular)
+                .all(|(path, stamp)| same(stamp, &layout.root.join(path)))
+            && pages.is_none_or(|(folder, _)| {
+                self.pages
+                    .iter()
+                    .all(|page| same(page.stamp, &folder.join(&page.path)))
+            })
     }
 
     /// Everything that is wrong with the input.
@@ -305,7 +338,9 @@ fn update<T: Send>(
             let now = stamp(&path);
             let earlier = old.remove(&path);
             stayed += usize::from(earlier.is_some());
-            let same = earlier.filter(|(then, _)| *then == now && now.modified < settled).map(|(_, file)| file);
+            let same = earlier
+                .filter(|(then, _)| *then == now && now.modified < settled)
+                .map(|(_, file)| file);
             kept += usize::from(same.is_some());
             (path, now, same)
         })

@@ -23,7 +23,10 @@ impl Day {
         }
         let number = |range: std::ops::Range<usize>| -> Option<u16> {
             let digits = text.get(range)?;
-            digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())?
+            digits
+                .bytes()
+                .all(|b| b.is_ascii_digit())
+                .then(|| digits.parse().ok())?
         };
         let (year, month, day) = (number(0..4)?, number(5..7)? as u8, number(8..10)? as u8);
         ((1..=12).contains(&month) && (1..=31).contains(&day)).then_some(Self { year, month, day })
@@ -69,10 +72,20 @@ pub fn read_dates(page: &str) -> ModelDates {
             continue;
         }
         let dates = ModelDates {
-            released: day_after(&lower, &["released on ", "published in hf papers on ", "published on "]),
+            released: day_after(
+                &lower,
+                &[
+                    "released on ",
+                    "published in hf papers on ",
+                    "published on ",
+                ],
+            ),
             contributed: day_after(
                 &lower,
-                &["contributed to hugging face transformers on ", "added to hugging face transformers on "],
+                &[
+                    "contributed to hugging face transformers on ",
+                    "added to hugging face transformers on ",
+                ],
             ),
         };
         if dates != ModelDates::default() {
@@ -105,9 +118,19 @@ mod tests {
 
     #[test]
     fn what_is_no_date_is_none() {
-        for text in ["", "2023-13-01", "2023-1-011", "20230227  ", "２０２３-02-27", "2023-02-2é"] {
+        for text in [
+            "",
+            "2023-13-01",
+            "2023-1-011",
+            "20230227  ",
+            "２０２３-02-27",
+            "2023-02-2é",
+        ] {
             assert_eq!(Day::parse(text), None, "{text}");
         }
-        assert_eq!(read_dates("contributed to Hugging Face Transformers on 2023"), ModelDates::default());
+        assert_eq!(
+            read_dates("contributed to Hugging Face Transformers on 2023"),
+            ModelDates::default()
+        );
     }
 }

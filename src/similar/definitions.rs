@@ -54,8 +54,13 @@ pub fn definitions(module: &ModModule, source: &str, methods: bool) -> Vec<Defin
 
 /// The byte offset of the start of every line.
 pub fn line_starts(source: &str) -> Vec<u32> {
-    let newlines = source.bytes().enumerate().filter(|&(_, byte)| byte == b'\n');
-    std::iter::once(0).chain(newlines.map(|(at, _)| at as u32 + 1)).collect()
+    let newlines = source
+        .bytes()
+        .enumerate()
+        .filter(|&(_, byte)| byte == b'\n');
+    std::iter::once(0)
+        .chain(newlines.map(|(at, _)| at as u32 + 1))
+        .collect()
 }
 
 struct Collector {
@@ -93,13 +98,23 @@ impl<'a> StatementVisitor<'a> for Collector {
                     Some(_) => Kind::Method,
                     None => Kind::Function,
                 };
-                self.push(&function.name, kind, function.range(), function.name.range.start().to_u32());
+                self.push(
+                    &function.name,
+                    kind,
+                    function.range(),
+                    function.name.range.start().to_u32(),
+                );
             }
             Stmt::ClassDef(class) => {
                 if self.class.is_some() {
                     return;
                 }
-                self.push(&class.name, Kind::Class, class.range(), class.name.range.start().to_u32());
+                self.push(
+                    &class.name,
+                    Kind::Class,
+                    class.range(),
+                    class.name.range.start().to_u32(),
+                );
                 if self.methods {
                     let outside = std::mem::replace(&mut self.nesting, 0);
                     self.class = Some(class.name.to_string());

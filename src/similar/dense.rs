@@ -50,7 +50,9 @@ pub enum DenseError {
         reason: String,
     },
     /// Vectors of two sizes.
-    #[error("the index has vectors of {index} numbers, the model gives {model}; they are of different models")]
+    #[error(
+        "the index has vectors of {index} numbers, the model gives {model}; they are of different models"
+    )]
     Dimensions {
         /// Numbers in a vector of the index.
         index: usize,
@@ -77,12 +79,26 @@ impl DenseIndex {
     /// # Errors
     ///
     /// A number of values that is not the product of names and dimensions.
-    pub fn new(names: Vec<String>, dimensions: usize, mut vectors: Vec<f32>) -> Result<Self, String> {
+    pub fn new(
+        names: Vec<String>,
+        dimensions: usize,
+        mut vectors: Vec<f32>,
+    ) -> Result<Self, String> {
         if dimensions == 0 || names.len().checked_mul(dimensions) != Some(vectors.len()) {
-            return Err(format!("{} values are no {} vectors of {dimensions} numbers", vectors.len(), names.len()));
+            return Err(format!(
+                "{} values are no {} vectors of {dimensions} numbers",
+                vectors.len(),
+                names.len()
+            ));
         }
         vectors.par_chunks_mut(dimensions).for_each(normalise);
-        Ok(Self { names, dimensions, vectors, tokens: BTreeMap::new(), notes: BTreeMap::new() })
+        Ok(Self {
+            names,
+            dimensions,
+            vectors,
+            tokens: BTreeMap::new(),
+            notes: BTreeMap::new(),
+        })
     }
 
     /// Adds the identifiers of each definition.
@@ -138,7 +154,10 @@ impl DenseIndex {
     /// A vector of another size.
     pub fn similarities(&self, query: &[f32]) -> Result<Vec<f32>, DenseError> {
         if query.len() != self.dimensions {
-            return Err(DenseError::Dimensions { index: self.dimensions, model: query.len() });
+            return Err(DenseError::Dimensions {
+                index: self.dimensions,
+                model: query.len(),
+            });
         }
         let mut query = query.to_vec();
         normalise(&mut query);
@@ -169,7 +188,9 @@ impl DenseIndex {
             .filter(|(name, _)| normalised(model_of_name(name)) != without_model)
             .collect();
         let order = |a: &(&str, f32), b: &(&str, f32)| {
-            b.1.total_cmp(&a.1).then_with(|| age(a.0).cmp(&age(b.0))).then_with(|| a.0.cmp(b.0))
+            b.1.total_cmp(&a.1)
+                .then_with(|| age(a.0).cmp(&age(b.0)))
+                .then_with(|| a.0.cmp(b.0))
         };
         if top < scored.len() {
             scored.select_nth_unstable_by(top, order);
@@ -186,14 +207,22 @@ impl DenseIndex {
     /// A file that is absent, damaged, or that does not fit the others.
     pub fn read(folder: &Path) -> Result<Self, DenseError> {
         let map_path = folder.join(MAP_FILE);
-        let content = |path: &Path, reason: String| DenseError::Content { path: path.to_path_buf(), reason };
+        let content = |path: &Path, reason: String| DenseError::Content {
+            path: path.to_path_buf(),
+            reason,
+        };
         let map: Map<String, Value> = read_json(&map_path)?;
         let mut names = vec![None; map.len()];
         for (row, name) in &map {
             let slot = row.parse::<usize>().ok().and_then(|row| names.get_mut(row));
             match (slot, name.as_str()) {
                 (Some(slot), Some(name)) => *slot = Some(name.to_owned()),
-                _ => return Err(content(&map_path, format!("the entry {row:?} is no row with a name"))),
+                _ => {
+                    return Err(content(
+                        &map_path,
+                        format!("the entry {row:?} is no row with a name"),
+                    ));
+                }
             }
         }
         let names: Option<Vec<String>> = names.into_iter().collect();
@@ -204,21 +233,41 @@ impl DenseIndex {
         let wrong = |reason: String| content(&path, reason);
         let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|e| wrong(e.to_string()))?;
         let file = SafeTensors::deserialize(&bytes).map_err(|e| wrong(e.to_string()))?;
-        let tensor = file.tensor(KEY).map_err(|_| wrong(format!("has no tensor `{KEY}`")))?;
+        let tensor = file
+            .tensor(KEY)
+            .map_err(|_| wrong(format!("has no tensor `{KEY}`")))?;
         let &[rows, dimensions] = tensor.shape() else {
-            return Err(wrong(format!("`{KEY}` is no matrix but {:?}", tensor.shape())));
+            return Err(wrong(format!(
+                "`{KEY}` is no matrix but {:?}",
+                tensor.shape()
+            )));
         };
         if rows != names.len() {
-            return Err(wrong(format!("has {rows} rows, {MAP_FILE} has {} names", names.len())));
+            return Err(wrong(format!(
+                "has {rows} rows, {MAP_FILE} has {} names",
+                names.len()
+            )));
         }
-        let vectors = floats(&tensor).ok_or_else(|| wrong(format!("`{KEY}` is {:?}, not floats", tensor.dtype())))?;
+        let vectors = floats(&tensor)
+            .ok_or_else(|| wrong(format!("`{KEY}` is {:?}, not floats", tensor.dtype())))?;
         if let Some(at) = vectors.iter().position(|value| !value.is_finite()) {
-            return Err(wrong(format!("row {} has a value that is no finite number", at / dimensions.max(1))));
+            return Err(wrong(format!(
+                "row {} has a value that is no finite number",
+                at / dimensions.max(1)
+            )));
         }
         let tokens = read_json(&folder.join(TOKENS_FILE))?;
-        let notes = header.metadata().clone().unwrap_or_default().into_iter().collect();
+        let notes = header
+            .metadata()
+            .clone()
+            .unwrap_or_default()
+            .into_iter()
+            .collect();
         let index = Self::new(names, dimensions, vectors).map_err(wrong)?;
-        Ok(Self { notes, ..index.with_tokens(tokens) })
+        Ok(Self {
+            notes,
+            ..index.with_tokens(tokens)
+        })
     }
 
     /// Writes the three files to a folder, each under another name first.
@@ -231,15 +280,27 @@ impl DenseIndex {
             let path = folder.join(name);
             write_beside(&path, bytes).map_err(|source| DenseError::File { path, source })
         };
-        let bytes: Vec<u8> = self.vectors.iter().flat_map(|value| value.to_le_bytes()).collect();
-        let invalid = |reason: String| DenseError::Content { path: folder.join(EMBEDDINGS_FILE), reason };
+        let bytes: Vec<u8> = self
+            .vectors
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect();
+        let invalid = |reason: String| DenseError::Content {
+            path: folder.join(EMBEDDINGS_FILE),
+            reason,
+        };
         let view = TensorView::new(Dtype::F32, vec![self.len(), self.dimensions], &bytes)
             .map_err(|e| invalid(e.to_string()))?;
         let notes = (!self.notes.is_empty()).then(|| self.notes.clone().into_iter().collect());
-        let file = safetensors::serialize([(KEY, view)], notes).map_err(|e| invalid(e.to_string()))?;
+        let file =
+            safetensors::serialize([(KEY, view)], notes).map_err(|e| invalid(e.to_string()))?;
         put(EMBEDDINGS_FILE, &file)?;
-        let map: Map<String, Value> =
-            self.names.iter().enumerate().map(|(row, name)| (row.to_string(), Value::from(name.as_str()))).collect();
+        let map: Map<String, Value> = self
+            .names
+            .iter()
+            .enumerate()
+            .map(|(row, name)| (row.to_string(), Value::from(name.as_str())))
+            .collect();
         put(MAP_FILE, Value::Object(map).to_string().as_bytes())?;
         let tokens = serde_json::to_vec(&self.tokens).map_err(|e| invalid(e.to_string()))?;
         put(TOKENS_FILE, &tokens)
@@ -262,25 +323,53 @@ fn normalise(vector: &mut [f32]) {
 fn floats(tensor: &TensorView<'_>) -> Option<Vec<f32>> {
     let data = tensor.data();
     match tensor.dtype() {
-        Dtype::F32 => Some(data.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect()),
-        Dtype::F16 => Some(data.as_chunks().0.iter().map(|&bytes| half::f16::from_le_bytes(bytes).to_f32()).collect()),
-        Dtype::BF16 => Some(data.as_chunks().0.iter().map(|&bytes| half::bf16::from_le_bytes(bytes).to_f32()).collect()),
+        Dtype::F32 => Some(
+            data.as_chunks()
+                .0
+                .iter()
+                .map(|&bytes| f32::from_le_bytes(bytes))
+                .collect(),
+        ),
+        Dtype::F16 => Some(
+            data.as_chunks()
+                .0
+                .iter()
+                .map(|&bytes| half::f16::from_le_bytes(bytes).to_f32())
+                .collect(),
+        ),
+        Dtype::BF16 => Some(
+            data.as_chunks()
+                .0
+                .iter()
+                .map(|&bytes| half::bf16::from_le_bytes(bytes).to_f32())
+                .collect(),
+        ),
         _ => None,
     }
 }
 
 fn read_bounded(path: &Path) -> Result<Vec<u8>, DenseError> {
-    let file_error = |source| DenseError::File { path: path.to_path_buf(), source };
+    let file_error = |source| DenseError::File {
+        path: path.to_path_buf(),
+        source,
+    };
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(file_error)?;
-    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(file_error)?;
+    file.take(MAX_FILE_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(file_error)?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
-        return Err(DenseError::Content { path: path.to_path_buf(), reason: "is too large".to_owned() });
+        return Err(DenseError::Content {
+            path: path.to_path_buf(),
+            reason: "is too large".to_owned(),
+        });
     }
     Ok(bytes)
 }
 
 fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, DenseError> {
-    serde_json::from_slice(&read_bounded(path)?)
-        .map_err(|e| DenseError::Content { path: path.to_path_buf(), reason: e.to_string() })
+    serde_json::from_slice(&read_bounded(path)?).map_err(|e| DenseError::Content {
+        path: path.to_path_buf(),
+        reason: e.to_string(),
+    })
 }

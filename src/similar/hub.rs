@@ -21,7 +21,9 @@ pub enum HubError {
     #[error("{0} is not in the local cache, and HF_HUB_OFFLINE forbids the network")]
     Offline(String),
     /// This program cannot use the network.
-    #[error("{0} is not in the local cache, and this burnscope was built without access to the Hub; build it with `cargo build --features hub`")]
+    #[error(
+        "{0} is not in the local cache, and this burnscope was built without access to the Hub; build it with `cargo build --features hub`"
+    )]
     NotBuilt(String),
     /// The Hub could not be reached or refused.
     #[error("{dataset}: {reason}")]
@@ -35,8 +37,12 @@ pub enum HubError {
 
 /// Whether the environment forbids the network, as in `huggingface_hub`.
 pub fn is_offline() -> bool {
-    std::env::var("HF_HUB_OFFLINE")
-        .is_ok_and(|value| matches!(value.to_ascii_uppercase().as_str(), "1" | "ON" | "YES" | "TRUE"))
+    std::env::var("HF_HUB_OFFLINE").is_ok_and(|value| {
+        matches!(
+            value.to_ascii_uppercase().as_str(),
+            "1" | "ON" | "YES" | "TRUE"
+        )
+    })
 }
 
 /// The owner and the name of a data set.
@@ -49,7 +55,9 @@ pub fn split_name(dataset: &str) -> Result<(&str, &str), HubError> {
         !text.is_empty()
             && text.len() <= 96
             && !text.starts_with('.')
-            && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
     };
     match dataset.split_once('/') {
         Some((owner, name)) if part(owner) && part(name) => Ok((owner, name)),
@@ -68,7 +76,8 @@ pub fn cached(dataset: &str) -> Result<Option<PathBuf>, HubError> {
         let repository = cache.join(format!("datasets--{owner}--{name}"));
         let revision = std::fs::read_to_string(repository.join("refs/main")).ok()?;
         let revision = revision.trim();
-        let is_revision = !revision.is_empty() && revision.bytes().all(|b| b.is_ascii_alphanumeric());
+        let is_revision =
+            !revision.is_empty() && revision.bytes().all(|b| b.is_ascii_alphanumeric());
         let snapshot = repository.join("snapshots").join(revision);
         (is_revision && has_all(&snapshot)).then_some(snapshot)
     }))
@@ -80,7 +89,11 @@ pub fn has_all(folder: &Path) -> bool {
 }
 
 fn cache_folder() -> Option<PathBuf> {
-    let folder = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let folder = |name| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
     folder("HF_HUB_CACHE")
         .or_else(|| folder("HF_HOME").map(|home| home.join("hub")))
         .or_else(|| folder("XDG_CACHE_HOME").map(|cache| cache.join("huggingface/hub")))
@@ -135,10 +148,15 @@ mod online {
             }
             cause = inner.source();
         }
-        HubError::Failed { dataset: dataset.to_owned(), reason: super::without_tokens(&reason) }
+        HubError::Failed {
+            dataset: dataset.to_owned(),
+            reason: super::without_tokens(&reason),
+        }
     }
 
-    fn client(dataset: &str) -> Result<(HFClientSync, HFRepositorySync<RepoTypeDataset>), HubError> {
+    fn client(
+        dataset: &str,
+    ) -> Result<(HFClientSync, HFRepositorySync<RepoTypeDataset>), HubError> {
         let (owner, name) = split_name(dataset)?;
         let client = hf_hub::HFClientBuilder::new()
             .retry_max_attempts(3)
@@ -153,10 +171,17 @@ mod online {
         let (_, repository) = client(dataset)?;
         let mut folder = None;
         for file in FILES {
-            let path = repository.download_file().filename(file).send().map_err(|e| failed(dataset, &e))?;
+            let path = repository
+                .download_file()
+                .filename(file)
+                .send()
+                .map_err(|e| failed(dataset, &e))?;
             folder = path.parent().map(Path::to_path_buf);
         }
-        folder.ok_or_else(|| HubError::Failed { dataset: dataset.to_owned(), reason: "no files came".to_owned() })
+        folder.ok_or_else(|| HubError::Failed {
+            dataset: dataset.to_owned(),
+            reason: "no files came".to_owned(),
+        })
     }
 
     pub(super) fn push(dataset: &str, folder: &Path) -> Result<(), HubError> {
@@ -205,7 +230,9 @@ fn without_tokens(text: &str) -> String {
         covered.push_str(&rest[..at]);
         covered.push_str("hf_***");
         let after = &rest[at + 3..];
-        let length = after.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(after.len());
+        let length = after
+            .find(|c: char| !c.is_ascii_alphanumeric())
+            .unwrap_or(after.len());
         rest = &after[length..];
     }
     covered.push_str(rest);
@@ -226,6 +253,9 @@ mod tests {
 
     #[test]
     fn tokens_are_covered() {
-        assert_eq!(without_tokens("bad hf_AbC123, and\nhf_"), "bad hf_***, and hf_***");
+        assert_eq!(
+            without_tokens("bad hf_AbC123, and\nhf_"),
+            "bad hf_***, and hf_***"
+        );
     }
 }

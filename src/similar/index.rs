@@ -26,7 +26,10 @@ pub(crate) struct Heirs(Vec<(u32, Option<Day>)>);
 impl Heirs {
     /// The heirs outside one model: the number of the model and when it came to the library.
     pub(crate) fn without(&self, model: Option<u32>) -> impl Iterator<Item = Option<Day>> + '_ {
-        self.0.iter().filter(move |(heir, _)| Some(*heir) != model).map(|&(_, day)| day)
+        self.0
+            .iter()
+            .filter(move |(heir, _)| Some(*heir) != model)
+            .map(|&(_, day)| day)
     }
 
     fn add(&mut self, model: u32, day: Option<Day>) {
@@ -71,7 +74,12 @@ impl TermLists {
             .filter_map(|&(term, _)| vocabulary.number(term))
             .collect();
         let counts = lists().flatten().map(|&(_, count)| count).collect();
-        Self { vocabulary, ends, numbers, counts }
+        Self {
+            vocabulary,
+            ends,
+            numbers,
+            counts,
+        }
     }
 
     /// Gives a corpus that was loaded without them its terms back.
@@ -147,7 +155,12 @@ impl Index {
     ///
     /// The caller guarantees what [`TermLists`] promises, with one list for every definition.
     pub(crate) fn assemble(layout: Layout, corpus: Corpus, lists: TermLists) -> Self {
-        let TermLists { vocabulary, ends, numbers, counts } = lists;
+        let TermLists {
+            vocabulary,
+            ends,
+            numbers,
+            counts,
+        } = lists;
         let entries: Vec<(u32, u32)> = (0u32..)
             .zip(&corpus.code)
             .flat_map(|(file, code)| (0..code.definitions.len() as u32).map(move |at| (file, at)))
@@ -167,7 +180,10 @@ impl Index {
                 .map(|(&number, &count)| (term_weight(count) * idf[number as usize]).powi(2))
                 .sum();
             lengths.push(squares.sqrt());
-            let words = numbers[range].iter().filter(|&&n| is_word(vocabulary.terms()[n as usize])).count();
+            let words = numbers[range]
+                .iter()
+                .filter(|&&n| is_word(vocabulary.terms()[n as usize]))
+                .count();
             sizes.push((end - from, words as u32));
             from = end;
         }
@@ -175,7 +191,12 @@ impl Index {
             layout,
             entries,
             postings,
-            lists: TermLists { vocabulary, ends, numbers, counts },
+            lists: TermLists {
+                vocabulary,
+                ends,
+                numbers,
+                counts,
+            },
             idf,
             lengths,
             sizes,
@@ -197,20 +218,29 @@ impl Index {
     fn relate(&mut self) {
         for file in &self.corpus.code {
             let next = self.models.len() as u32;
-            self.file_models.push(*self.models.entry(normalised(&file.model)).or_insert(next));
+            self.file_models
+                .push(*self.models.entry(normalised(&file.model)).or_insert(next));
             self.file_dates.push(self.dates_of(&file.model));
         }
         for (entry, &(file, at)) in self.entries.iter().enumerate() {
             let code = &self.corpus.code[file as usize];
-            self.clones.entry(code.exact[at as usize]).or_default().push(entry as EntryId);
+            self.clones
+                .entry(code.exact[at as usize])
+                .or_default()
+                .push(entry as EntryId);
             let name = format!("{}:{}", code.path, code.definitions[at as usize].name);
             self.by_name.entry(name).or_insert(entry as EntryId);
         }
-        let files: FxHashMap<&str, u32> =
-            (0u32..).zip(&self.corpus.code).map(|(at, file)| (file.path.as_str(), at)).collect();
+        let files: FxHashMap<&str, u32> = (0u32..)
+            .zip(&self.corpus.code)
+            .map(|(at, file)| (file.path.as_str(), at))
+            .collect();
         for modular in &self.corpus.modular {
             let next = self.models.len() as u32;
-            let heir = *self.models.entry(normalised(&modular.model)).or_insert(next);
+            let heir = *self
+                .models
+                .entry(normalised(&modular.model))
+                .or_insert(next);
             let day = self.dates_of(&modular.model).available();
             for inheritance in &modular.inheritances {
                 if let Some(&file) = files.get(inheritance.parent_file.as_str()) {
@@ -371,7 +401,11 @@ impl Index {
 
     /// The folders that hold models, as they are written.
     pub fn model_names(&self) -> FxHashSet<&str> {
-        self.corpus.code.iter().map(|file| file.model.as_str()).collect()
+        self.corpus
+            .code
+            .iter()
+            .map(|file| file.model.as_str())
+            .collect()
     }
 }
 

@@ -71,5 +71,6 @@ fn model_file(level: u32, module: &str) -> Option<String> {
         _ => return None,
     };
     let (folder, file) = path.rsplit_once('.')?;
-    file.starts_with("modeling_").then(|| format!("{}/{file}.py", folder.replace('.', "/")))
+    file.starts_with("modeling_")
+        .then(|| format!("{}/{file}.py", folder.replace('.', "/")))
 }

@@ -25,13 +25,18 @@ pub struct ModelNames {
 /// A text in lower case without anything but letters and digits: `xlm-roberta`, `XLMRoberta` and
 /// `xlm_roberta` are one model.
 pub fn normalised(name: &str) -> String {
-    name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
+    name.chars()
+        .filter(char::is_ascii_alphanumeric)
+        .map(|c| c.to_ascii_lowercase())
+        .collect()
 }
 
 /// The model that a file is about by its own name: `modeling_NAME.py` is `NAME`, `NAME.py` is `NAME`.
 pub fn file_model(file_name: &str) -> &str {
     let stem = file_name.strip_suffix(".py").unwrap_or(file_name);
-    stem.strip_prefix("modeling_").filter(|rest| !rest.is_empty()).unwrap_or(stem)
+    stem.strip_prefix("modeling_")
+        .filter(|rest| !rest.is_empty())
+        .unwrap_or(stem)
 }
 
 impl ModelNames {
@@ -51,7 +56,10 @@ impl ModelNames {
                     class.insert(prefix.to_owned());
                 }
             }
-            if let Some(head) = name.strip_suffix("PreTrainedModel").filter(|h| h.len() >= 2) {
+            if let Some(head) = name
+                .strip_suffix("PreTrainedModel")
+                .filter(|h| h.len() >= 2)
+            {
                 class.insert(head.to_owned());
             }
             if let Some(head) = name.strip_suffix("Config").filter(|h| h.len() >= 2) {
@@ -63,7 +71,10 @@ impl ModelNames {
                 Stmt::ClassDef(class) => see(&class.name),
                 Stmt::ImportFrom(import) => {
                     let own = import.level == 1
-                        && import.module.as_ref().is_some_and(|m| m.starts_with("configuration_"));
+                        && import
+                            .module
+                            .as_ref()
+                            .is_some_and(|m| m.starts_with("configuration_"));
                     if own {
                         import.names.iter().for_each(|alias| see(&alias.name));
                     }
@@ -74,11 +85,18 @@ impl ModelNames {
         let all: Vec<String> = class.iter().cloned().collect();
         class.retain(|name| {
             normalised(name) == spelled[0]
-                || !all.iter().any(|shorter| shorter != name && starts_as_word(name, shorter))
+                || !all
+                    .iter()
+                    .any(|shorter| shorter != name && starts_as_word(name, shorter))
         });
         for head in configs {
-            if !class.iter().any(|name| *name == head || starts_as_word(&head, name)) {
-                class.retain(|name| !starts_as_word(name, &head) || spelled.contains(&normalised(name)));
+            if !class
+                .iter()
+                .any(|name| *name == head || starts_as_word(&head, name))
+            {
+                class.retain(|name| {
+                    !starts_as_word(name, &head) || spelled.contains(&normalised(name))
+                });
                 class.insert(head);
             }
         }
@@ -132,7 +150,9 @@ impl ModelNames {
             match replaced {
                 Some((length, is_class)) => {
                     out.push_str(&text[copied..at]);
-                    let shouted = bytes[at..at + length].iter().all(|b| !b.is_ascii_lowercase());
+                    let shouted = bytes[at..at + length]
+                        .iter()
+                        .all(|b| !b.is_ascii_lowercase());
                     match (is_class, shouted) {
                         (true, _) => out.push_str(class_word),
                         (false, true) => out.push_str(&snake_word.to_uppercase()),
@@ -167,7 +187,9 @@ impl ModelNames {
                 let same = bytes
                     .get(at..end)
                     .is_some_and(|part| part.eq_ignore_ascii_case(name.as_bytes()));
-                let ends = !bytes.get(end).is_some_and(|b| b.is_ascii_alphanumeric() || !b.is_ascii());
+                let ends = !bytes
+                    .get(end)
+                    .is_some_and(|b| b.is_ascii_alphanumeric() || !b.is_ascii());
                 if same && ends {
                     return Some((name.len(), false));
                 }
@@ -238,7 +260,10 @@ mod tests {
             "modeling_clip.py",
             "from .configuration_clip import CLIPConfig, CLIPTextConfig\nclass CLIPPreTrainedModel: pass\n",
         );
-        assert_eq!(clip.rename("CLIPTextEmbeddings(config: CLIPTextConfig)"), "ModelTextEmbeddings(config: ModelTextConfig)");
+        assert_eq!(
+            clip.rename("CLIPTextEmbeddings(config: CLIPTextConfig)"),
+            "ModelTextEmbeddings(config: ModelTextConfig)"
+        );
         assert_eq!(clip.role("CLIPTextEmbeddings"), "TextEmbeddings");
     }
 
@@ -255,12 +280,18 @@ mod tests {
     #[test]
     fn another_model_of_the_family_is_not_renamed() {
         let llama = names("llama", "modeling_llama.py", "class LlamaModel: pass\n");
-        assert_eq!(llama.rename("Llama4Attention llama4 LlamaAttention"), "Llama4Attention llama4 ModelAttention");
+        assert_eq!(
+            llama.rename("Llama4Attention llama4 LlamaAttention"),
+            "Llama4Attention llama4 ModelAttention"
+        );
     }
 
     #[test]
     fn text_that_is_not_ascii_survives() {
         let llama = names("llama", "modeling_llama.py", "class LlamaModel: pass\n");
-        assert_eq!(llama.rename("é Llama ñllama «llama»"), "é Model ñllama «llama»");
+        assert_eq!(
+            llama.rename("é Llama ñllama «llama»"),
+            "é Model ñllama «llama»"
+        );
     }
 }

@@ -21,7 +21,7 @@ impl Pair {
     /// models, chosen by the digest of the model's name.
     pub fn kept_aside(&self) -> bool {
         let model = self.0.split('/').next().unwrap_or_default();
-        xxh3_64(model.as_bytes()) % 4 == 0
+        xxh3_64(model.as_bytes()).is_multiple_of(4)
     }
 }
 
@@ -78,15 +78,27 @@ pub struct Example {
 /// Ranks the children of all pairs and counts the right answers.
 ///
 /// With `script`, the original script's Jaccard similarity is measured as well.
-pub fn measure(index: &Index, pairs: &[Pair], script: bool, done: &(dyn Fn() + Sync)) -> (Quality, Vec<Example>) {
+pub fn measure(
+    index: &Index,
+    pairs: &[Pair],
+    script: bool,
+    done: &(dyn Fn() + Sync),
+) -> (Quality, Vec<Example>) {
     let known: Vec<(&Pair, EntryId, EntryId)> = pairs
         .iter()
         .filter_map(|pair| Some((pair, index.find(&pair.0)?, index.find(&pair.1)?)))
         .collect();
-    let mut files: Vec<u32> = known.iter().map(|&(_, child, _)| index.file_number(child)).collect();
+    let mut files: Vec<u32> = known
+        .iter()
+        .map(|&(_, child, _)| index.file_number(child))
+        .collect();
     files.sort_unstable();
     files.dedup();
-    let (script_files, _) = if script { compat::read_all(index.layout(), &|| ()) } else { Default::default() };
+    let (script_files, _) = if script {
+        compat::read_all(index.layout(), &|| ())
+    } else {
+        Default::default()
+    };
 
     type Answers = Vec<(usize, &'static str, Vec<EntryId>)>;
     let per_file: Vec<(Answers, Vec<Example>)> = files
@@ -95,7 +107,13 @@ pub fn measure(index: &Index, pairs: &[Pair], script: bool, done: &(dyn Fn() + S
             let file = &index.corpus().code[number as usize];
             let rankings = Query::new(index, file, true).rank(5);
             let by_script = if script {
-                compat::jaccard(&index.layout().root.join(&file.path), &file.model, &script_files, 5).unwrap_or_default()
+                compat::jaccard(
+                    &index.layout().root.join(&file.path),
+                    &file.model,
+                    &script_files,
+                    5,
+                )
+                .unwrap_or_default()
             } else {
                 Vec::new()
             };
@@ -106,19 +124,46 @@ pub fn measure(index: &Index, pairs: &[Pair], script: bool, done: &(dyn Fn() + S
                     continue;
                 }
                 let definition = index.definition(child);
-                let Some(place) = file.definitions.iter().position(|d| d.name == definition.name) else { continue };
+                let Some(place) = file
+                    .definitions
+                    .iter()
+                    .position(|d| d.name == definition.name)
+                else {
+                    continue;
+                };
                 let ranking = &rankings[place];
-                answers.push((at, METHODS[3], ranking.best.iter().map(|c| c.entry).collect()));
-                answers.push((at, METHODS[4], one_per_group(index, ranking.best.iter().map(|c| c.entry))));
-                answers.push((at, METHODS[2], ranking.jaccard.iter().map(|&(entry, _)| entry).collect()));
+                answers.push((
+                    at,
+                    METHODS[3],
+                    ranking.best.iter().map(|c| c.entry).collect(),
+                ));
+                answers.push((
+                    at,
+                    METHODS[4],
+                    one_per_group(index, ranking.best.iter().map(|c| c.entry)),
+                ));
+                answers.push((
+                    at,
+                    METHODS[2],
+                    ranking.jaccard.iter().map(|&(entry, _)| entry).collect(),
+                ));
                 let mut by_similarity: Vec<_> = ranking.best.clone();
                 by_similarity.sort_by(|a, b| {
                     let ages = || index.age_key(a.entry).cmp(&index.age_key(b.entry));
                     b.features[0].total_cmp(&a.features[0]).then_with(ages)
                 });
-                answers.push((at, METHODS[1], by_similarity.iter().map(|c| c.entry).collect()));
-                if let Some((_, scored)) = by_script.iter().find(|(name, _)| *name == definition.name) {
-                    let found = scored.iter().filter_map(|(name, _)| index.find(name)).collect();
+                answers.push((
+                    at,
+                    METHODS[1],
+                    by_similarity.iter().map(|c| c.entry).collect(),
+                ));
+                if let Some((_, scored)) =
+                    by_script.iter().find(|(name, _)| *name == definition.name)
+                {
+                    let found = scored
+                        .iter()
+                        .filter_map(|(name, _)| index.find(name))
+                        .collect();
                     answers.push((at, METHODS[0], found));
                 }
                 examples.push(Example {
@@ -126,7 +171,11 @@ pub fn measure(index: &Index, pairs: &[Pair], script: bool, done: &(dyn Fn() + S
                     parent: pair.1.clone(),
                     kept_aside: pair.kept_aside(),
                     candidates: ranking.best.iter().map(|c| index.name(c.entry)).collect(),
-                    clones: ranking.best.iter().map(|c| index.exact(c.entry) == index.exact(parent)).collect(),
+                    clones: ranking
+                        .best
+                        .iter()
+                        .map(|c| index.exact(c.entry) == index.exact(parent))
+                        .collect(),
                     features: ranking.best.iter().map(|c| c.features).collect(),
                 });
             }
@@ -135,10 +184,17 @@ pub fn measure(index: &Index, pairs: &[Pair], script: bool, done: &(dyn Fn() + S
         })
         .collect();
 
-    let mut quality = Quality { rows: Vec::new(), unknown: pairs.len() - known.len() };
+    let mut quality = Quality {
+        rows: Vec::new(),
+        unknown: pairs.len() - known.len(),
+    };
     let (answers, examples): (Vec<Answers>, Vec<Vec<Example>>) = per_file.into_iter().unzip();
     let answers: Answers = answers.into_iter().flatten().collect();
-    for (part, keep) in [("all", None), ("fitted on", Some(false)), ("kept aside", Some(true))] {
+    for (part, keep) in [
+        ("all", None),
+        ("fitted on", Some(false)),
+        ("kept aside", Some(true)),
+    ] {
         for method in METHODS {
             let mut shares = Shares::default();
             for (at, _, found) in answers.iter().filter(|(_, name, _)| *name == method) {
@@ -148,7 +204,10 @@ pub fn measure(index: &Index, pairs: &[Pair], script: bool, done: &(dyn Fn() + S
                 }
             }
             if shares.pairs > 0 {
-                quality.rows.push(Row { name: format!("{method}, {part}"), shares: shares.normalised() });
+                quality.rows.push(Row {
+                    name: format!("{method}, {part}"),
+                    shares: shares.normalised(),
+                });
             }
         }
     }
@@ -167,7 +226,9 @@ const METHODS: [&str; 5] = [
 /// Keeps the first of every group of identical definitions.
 pub fn one_per_group(index: &Index, entries: impl Iterator<Item = EntryId>) -> Vec<EntryId> {
     let mut seen = rustc_hash::FxHashSet::default();
-    entries.filter(|&entry| seen.insert(index.exact(entry))).collect()
+    entries
+        .filter(|&entry| seen.insert(index.exact(entry)))
+        .collect()
 }
 
 impl Shares {
@@ -197,17 +258,35 @@ impl Shares {
 
 impl fmt::Display for Quality {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let width = self.rows.iter().map(|row| row.name.len()).max().unwrap_or(0).max(6);
-        writeln!(f, "{:width$}  pairs  exact@1  exact@5  clone@1  clone@5", "method")?;
+        let width = self
+            .rows
+            .iter()
+            .map(|row| row.name.len())
+            .max()
+            .unwrap_or(0)
+            .max(6);
+        writeln!(
+            f,
+            "{:width$}  pairs  exact@1  exact@5  clone@1  clone@5",
+            "method"
+        )?;
         for Row { name, shares } in &self.rows {
             writeln!(
                 f,
                 "{name:width$}  {:5}  {:7.3}  {:7.3}  {:7.3}  {:7.3}",
-                shares.pairs, shares.exact_at_1, shares.exact_at_5, shares.clone_at_1, shares.clone_at_5
+                shares.pairs,
+                shares.exact_at_1,
+                shares.exact_at_5,
+                shares.clone_at_1,
+                shares.clone_at_5
             )?;
         }
         if self.unknown > 0 {
-            writeln!(f, "{} pairs were left out: a name is not in the index", self.unknown)?;
+            writeln!(
+                f,
+                "{} pairs were left out: a name is not in the index",
+                self.unknown
+            )?;
         }
         Ok(())
     }

@@ -47,9 +47,13 @@ const SUPPORT: usize = 12;
 pub type Features = [f32; FEATURES];
 
 /// Weights of the first pass, without support.
-const FIRST_WEIGHTS: Features = [7.55, 1.43, 0.78, -0.62, 1.67, 3.56, 0.19, 5.37, 7.03, 6.41, 0.53, 2.45, 0.00];
+const FIRST_WEIGHTS: Features = [
+    7.55, 1.43, 0.78, -0.62, 1.67, 3.56, 0.19, 5.37, 7.03, 6.41, 0.53, 2.45, 0.00,
+];
 /// Weights of the second pass.
-const WEIGHTS: Features = [8.99, 1.47, 0.20, -1.43, 2.66, 0.27, 0.59, 2.74, 3.90, 5.61, 0.23, 2.07, 2.00];
+const WEIGHTS: Features = [
+    8.99, 1.47, 0.20, -1.43, 2.66, 0.27, 0.59, 2.74, 3.90, 5.61, 0.23, 2.07, 2.00,
+];
 
 /// A possible parent of a definition.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -67,7 +71,11 @@ pub struct Candidate {
 impl Candidate {
     /// The cosine similarity after renaming, in `0..=1`; one if the code is identical.
     pub fn similarity(&self) -> f32 {
-        if self.identical() { 1.0 } else { self.features[0] }
+        if self.identical() {
+            1.0
+        } else {
+            self.features[0]
+        }
     }
 
     /// Whether the code is the same after renaming.
@@ -109,8 +117,10 @@ impl<'a> Query<'a> {
 
     /// Ranks the candidates of every definition; keeps `top` Jaccard similarities.
     pub fn rank(&self, top: usize) -> Vec<Ranking> {
-        let mut rankings: Vec<Ranking> =
-            (0..self.file.definitions.len()).into_par_iter().map(|at| self.first_pass(at, top)).collect();
+        let mut rankings: Vec<Ranking> = (0..self.file.definitions.len())
+            .into_par_iter()
+            .map(|at| self.first_pass(at, top))
+            .collect();
         self.second_pass(&mut rankings);
         rankings
     }
@@ -126,8 +136,14 @@ impl<'a> Query<'a> {
             .iter()
             .filter(|&&entry| self.is_early_enough(entry))
             .map(|&entry| {
-                let heirs = self.index.heirs(entry).map_or(0, |heirs| heirs.without(self.model).count());
-                (overlaps[entry as usize].cosine + PRIOR_IN_COSINE * (heirs as f32).ln_1p(), entry)
+                let heirs = self
+                    .index
+                    .heirs(entry)
+                    .map_or(0, |heirs| heirs.without(self.model).count());
+                (
+                    overlaps[entry as usize].cosine + PRIOR_IN_COSINE * (heirs as f32).ln_1p(),
+                    entry,
+                )
             })
             .filter(|&(score, _)| score > LEAST_SIMILARITY)
             .collect();
@@ -158,7 +174,13 @@ impl<'a> Query<'a> {
         }
     }
 
-    fn jaccard(&self, at: usize, entries: &[EntryId], overlaps: &[Overlap], top: usize) -> Vec<(EntryId, f64)> {
+    fn jaccard(
+        &self,
+        at: usize,
+        entries: &[EntryId],
+        overlaps: &[Overlap],
+        top: usize,
+    ) -> Vec<(EntryId, f64)> {
         let own = words(&self.file.terms[at]);
         let mut scores: Vec<(EntryId, f64)> = entries
             .iter()
@@ -169,7 +191,8 @@ impl<'a> Query<'a> {
             })
             .collect();
         let order = |a: &(EntryId, f64), b: &(EntryId, f64)| {
-            b.1.total_cmp(&a.1).then_with(|| self.index.age_key(a.0).cmp(&self.index.age_key(b.0)))
+            b.1.total_cmp(&a.1)
+                .then_with(|| self.index.age_key(a.0).cmp(&self.index.age_key(b.0)))
         };
         if top < scores.len() {
             scores.select_nth_unstable_by(top, order);
@@ -189,13 +212,19 @@ impl<'a> Query<'a> {
         let role = index.file(entry).names.role(&index.definition(entry).name);
         let own_model = normalised(&self.file.model);
         let model = normalised(&index.file(entry).model);
-        let common = own_model.bytes().zip(model.bytes()).take_while(|(a, b)| a == b).count();
+        let common = own_model
+            .bytes()
+            .zip(model.bytes())
+            .take_while(|(a, b)| a == b)
+            .count();
         let day = index.dates(entry).available();
         let age_gap = match (self.date, day) {
             (Some(own), Some(other)) => (own.ordinal() - other.ordinal()).max(0.0) / 365.0,
             _ => 0.0,
         };
-        let heirs_of = |heirs: Option<&Heirs>| heirs.map_or(0, |heirs| heirs.without(self.model).count()) as f32;
+        let heirs_of = |heirs: Option<&Heirs>| {
+            heirs.map_or(0, |heirs| heirs.without(self.model).count()) as f32
+        };
         let recent: f32 = index.heirs(entry).map_or(0.0, |heirs| {
             heirs.without(self.model).map(|day| self.recency(day)).sum()
         });
@@ -228,14 +257,23 @@ impl<'a> Query<'a> {
     /// Sets utilities and probabilities and sorts; equal utilities by age.
     fn weigh(&self, candidates: &mut [Candidate], weights: &Features) {
         for candidate in candidates.iter_mut() {
-            candidate.utility = candidate.features.iter().zip(weights).map(|(f, w)| f * w).sum();
+            candidate.utility = candidate
+                .features
+                .iter()
+                .zip(weights)
+                .map(|(f, w)| f * w)
+                .sum();
         }
         candidates.sort_by(|a, b| {
-            b.utility
-                .total_cmp(&a.utility)
-                .then_with(|| self.index.age_key(a.entry).cmp(&self.index.age_key(b.entry)))
+            b.utility.total_cmp(&a.utility).then_with(|| {
+                self.index
+                    .age_key(a.entry)
+                    .cmp(&self.index.age_key(b.entry))
+            })
         });
-        let Some(highest) = candidates.first().map(|c| c.utility) else { return };
+        let Some(highest) = candidates.first().map(|c| c.utility) else {
+            return;
+        };
         let mut sum = 0.0;
         for candidate in candidates.iter_mut() {
             candidate.probability = (candidate.utility - highest).exp();
@@ -253,14 +291,20 @@ impl<'a> Query<'a> {
             .map(|ranking| {
                 let mut files = FxHashMap::default();
                 for candidate in &ranking.best {
-                    *files.entry(self.index.file_number(candidate.entry)).or_insert(0.0) += candidate.probability;
+                    *files
+                        .entry(self.index.file_number(candidate.entry))
+                        .or_insert(0.0) += candidate.probability;
                 }
                 files
             })
             .collect();
         let kinds = self.file.definitions.iter().map(|d| d.kind);
         let mut total: FxHashMap<u32, f32> = FxHashMap::default();
-        for (files, _) in per_definition.iter().zip(kinds).filter(|(_, kind)| *kind == Kind::Class) {
+        for (files, _) in per_definition
+            .iter()
+            .zip(kinds)
+            .filter(|(_, kind)| *kind == Kind::Class)
+        {
             for (&file, &probability) in files {
                 *total.entry(file).or_insert(0.0) += probability;
             }
@@ -269,7 +313,11 @@ impl<'a> Query<'a> {
             let is_class = self.file.definitions[at].kind == Kind::Class;
             for candidate in &mut ranking.best {
                 let file = self.index.file_number(candidate.entry);
-                let own = if is_class { per_definition[at].get(&file).copied().unwrap_or(0.0) } else { 0.0 };
+                let own = if is_class {
+                    per_definition[at].get(&file).copied().unwrap_or(0.0)
+                } else {
+                    0.0
+                };
                 let others = total.get(&file).copied().unwrap_or(0.0) - own;
                 candidate.features[SUPPORT] = others.max(0.0).ln_1p();
             }
@@ -280,7 +328,10 @@ impl<'a> Query<'a> {
 
 /// The number of distinct identifiers among terms.
 fn words(terms: &[(u64, u16)]) -> u32 {
-    terms.iter().filter(|(term, _)| super::terms::is_word(*term)).count() as u32
+    terms
+        .iter()
+        .filter(|(term, _)| super::terms::is_word(*term))
+        .count() as u32
 }
 
 /// The share of the candidate's role, in words, that the child's role ends with: all of `Attention`
@@ -310,7 +361,8 @@ fn role_words(role: &str) -> Vec<&str> {
                 let after = bytes.get(at + 1);
                 matches!(before, b'_' | b'.')
                     || (here.is_ascii_uppercase()
-                        && (!before.is_ascii_uppercase() || after.is_some_and(u8::is_ascii_lowercase)))
+                        && (!before.is_ascii_uppercase()
+                            || after.is_some_and(u8::is_ascii_lowercase)))
             }
         };
         if boundary && role.is_char_boundary(at) && role.is_char_boundary(start) {
@@ -330,7 +382,10 @@ mod tests {
 
     #[test]
     fn roles_split_into_words() {
-        assert_eq!(role_words("TextSelfMLPBlock"), ["Text", "Self", "MLP", "Block"]);
+        assert_eq!(
+            role_words("TextSelfMLPBlock"),
+            ["Text", "Self", "MLP", "Block"]
+        );
         assert_eq!(role_words("rotate_half"), ["rotate", "half"]);
         assert_eq!(role_words("Conv2dLayer"), ["Conv2d", "Layer"]);
         assert_eq!(role_words("Modèle.forward"), ["Modèle", "forward"]);

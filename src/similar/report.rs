@@ -39,7 +39,10 @@ pub fn lines(analysis: &Analysis, skeleton: bool) -> Vec<(Style, String)> {
     for finding in &analysis.findings {
         definition(&mut lines, &analysis.file, finding);
     }
-    lines.push((Style::Heading, format!("{} ({})", analysis.file, date_text(analysis.dates))));
+    lines.push((
+        Style::Heading,
+        format!("{} ({})", analysis.file, date_text(analysis.dates)),
+    ));
     match &analysis.parent {
         Some(parent) => lines.push((
             Style::Best,
@@ -52,12 +55,20 @@ pub fn lines(analysis: &Analysis, skeleton: bool) -> Vec<(Style, String)> {
                 analysis.findings.len()
             ),
         )),
-        None => lines.push((Style::Plain, "    nothing to inherit from was found".to_owned())),
+        None => lines.push((
+            Style::Plain,
+            "    nothing to inherit from was found".to_owned(),
+        )),
     }
     if skeleton {
         lines.push((Style::Plain, String::new()));
         lines.push((Style::Heading, format!("# modular_{}.py", analysis.model)));
-        lines.extend(analysis.skeleton.lines().map(|line| (Style::Plain, line.to_owned())));
+        lines.extend(
+            analysis
+                .skeleton
+                .lines()
+                .map(|line| (Style::Plain, line.to_owned())),
+        );
     }
     lines
 }
@@ -66,15 +77,32 @@ fn definition(lines: &mut Vec<(Style, String)>, file: &str, finding: &Finding) {
     lines.push((Style::Heading, format!("{file}::{}:", finding.name)));
     if let Some(embedding) = &finding.embedding {
         lines.push((Style::Label, "embedding:".to_owned()));
-        lines.extend(embedding.iter().map(|scored| (Style::Plain, scored_line(scored))));
+        lines.extend(
+            embedding
+                .iter()
+                .map(|scored| (Style::Plain, scored_line(scored))),
+        );
     }
     lines.push((Style::Label, "jaccard:".to_owned()));
-    lines.extend(finding.jaccard.iter().map(|scored| (Style::Plain, scored_line(scored))));
+    lines.extend(
+        finding
+            .jaccard
+            .iter()
+            .map(|scored| (Style::Plain, scored_line(scored))),
+    );
     lines.push((Style::Label, "intersection:".to_owned()));
-    lines.extend(finding.intersection().iter().map(|name| (Style::Plain, format!("    {}", short_name(name)))));
+    lines.extend(
+        finding
+            .intersection()
+            .iter()
+            .map(|name| (Style::Plain, format!("    {}", short_name(name)))),
+    );
     lines.push((Style::Label, "best:".to_owned()));
     for (at, found) in finding.best.iter().enumerate() {
-        lines.push((if at == 0 { Style::Best } else { Style::Plain }, match_line(found)));
+        lines.push((
+            if at == 0 { Style::Best } else { Style::Plain },
+            match_line(found),
+        ));
     }
     if let (Some(found), Some(difference)) = (finding.best.first(), &finding.difference) {
         lines.push((Style::Label, format!("why {}:", short_name(&found.name))));
@@ -82,12 +110,19 @@ fn definition(lines: &mut Vec<(Style, String)>, file: &str, finding: &Finding) {
             lines.push((Style::Plain, "    the same code after renaming".to_owned()));
         }
         for line in difference.lines.iter().take(SHOWN_DIFFERENCE) {
-            let style = if line.starts_with('-') { Style::Removed } else { Style::Added };
+            let style = if line.starts_with('-') {
+                Style::Removed
+            } else {
+                Style::Added
+            };
             lines.push((style, format!("    {}", cut(line, SHOWN_LINE))));
         }
         let more = difference.lines.len().saturating_sub(SHOWN_DIFFERENCE);
         if more > 0 {
-            lines.push((Style::Plain, format!("    ... and {more} more lines that differ")));
+            lines.push((
+                Style::Plain,
+                format!("    ... and {more} more lines that differ"),
+            ));
         }
     }
     lines.push((Style::Plain, String::new()));
@@ -115,7 +150,11 @@ fn scored_line(scored: &Scored) -> String {
 pub fn short_name(name: &str) -> String {
     match name.split_once(':') {
         Some((path, definition)) => {
-            let model = path.split('/').next().unwrap_or(path).trim_end_matches(".py");
+            let model = path
+                .split('/')
+                .next()
+                .unwrap_or(path)
+                .trim_end_matches(".py");
             format!("{model}::{definition}")
         }
         None => name.to_owned(),
@@ -169,7 +208,9 @@ fn finding_json(finding: &Finding) -> Value {
         Kind::Method => "method",
     };
     let scored = |list: &[Scored]| -> Value {
-        list.iter().map(|scored| json!({"name": scored.name, "score": scored.score})).collect()
+        list.iter()
+            .map(|scored| json!({"name": scored.name, "score": scored.score}))
+            .collect()
     };
     let best: Value = finding
         .best
@@ -197,13 +238,21 @@ fn finding_json(finding: &Finding) -> Value {
         object.insert("embedding".to_owned(), scored(embedding));
     }
     object.insert("intersection".to_owned(), json!(finding.intersection()));
-    object.insert("difference".to_owned(), json!(finding.difference.as_ref().map(|d| &d.lines)));
+    object.insert(
+        "difference".to_owned(),
+        json!(finding.difference.as_ref().map(|d| &d.lines)),
+    );
     Value::Object(object)
 }
 
 /// A score as the shortest decimal number that is the same in single precision.
 fn number(score: f32) -> Value {
-    score.to_string().parse::<f64>().ok().and_then(serde_json::Number::from_f64).map_or(Value::Null, Value::Number)
+    score
+        .to_string()
+        .parse::<f64>()
+        .ok()
+        .and_then(serde_json::Number::from_f64)
+        .map_or(Value::Null, Value::Number)
 }
 
 fn day(day: Option<Day>) -> Option<String> {

@@ -22,15 +22,26 @@ use super::source::parse;
 pub(crate) const LEAST_SIMILAR_PARENT: f32 = 0.5;
 
 /// Writes the skeleton; `parents` has the candidate for each definition of the query.
-pub(crate) fn write(query: &QueryFile, index: &Index, parents: &[Option<Candidate>], sources: &mut Sources<'_>) -> String {
+pub(crate) fn write(
+    query: &QueryFile,
+    index: &Index,
+    parents: &[Option<Candidate>],
+    sources: &mut Sources<'_>,
+) -> String {
     let mut parent_imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut body = String::new();
     for (definition, parent) in query.code.definitions.iter().zip(parents) {
         if definition.kind == Kind::Method || definition.conditional {
             continue;
         }
-        let Some(own) = query.source.get(definition.start as usize..definition.end as usize) else { continue };
-        let inherited = parent.and_then(|candidate| inherit(query, index, definition, own, candidate, sources));
+        let Some(own) = query
+            .source
+            .get(definition.start as usize..definition.end as usize)
+        else {
+            continue;
+        };
+        let inherited =
+            parent.and_then(|candidate| inherit(query, index, definition, own, candidate, sources));
         match inherited {
             Some(Inherited { text, file, name }) => {
                 parent_imports.entry(file).or_default().insert(name);
@@ -75,9 +86,19 @@ fn inherit(
 ) -> Option<Inherited> {
     let file = index.file(candidate.entry);
     let name = index.definition(candidate.entry).name.clone();
-    let inherited = |text| Some(Inherited { text, file: file.path.clone(), name: name.clone() });
+    let inherited = |text| {
+        Some(Inherited {
+            text,
+            file: file.path.clone(),
+            name: name.clone(),
+        })
+    };
     if definition.kind == Kind::Function {
-        return if candidate.identical() && name == definition.name { inherited(None) } else { None };
+        return if candidate.identical() && name == definition.name {
+            inherited(None)
+        } else {
+            None
+        };
     }
     if name == definition.name {
         return None;
@@ -92,7 +113,11 @@ fn inherit(
     let child = Snippet::new(own);
     let parent = Snippet::new(sources.text(candidate.entry)?);
     let twins = sources.twins(candidate.entry);
-    let alignment = Alignment::new((&query.code.names, &definition.name), (&file.names, &name), &twins);
+    let alignment = Alignment::new(
+        (&query.code.names, &definition.name),
+        (&file.names, &name),
+        &twins,
+    );
     if alignment.child(&child.lines()) == alignment.parent(&parent.lines()) {
         return inherited(Some(subclass));
     }
@@ -103,13 +128,19 @@ fn inherit(
     }
     let own_decorators = alignment.child(&[child.decorators().to_owned()]);
     let mut text = String::new();
-    if own_decorators != alignment.parent(&[parent.decorators().to_owned()]) && !child.decorators().is_empty() {
+    if own_decorators != alignment.parent(&[parent.decorators().to_owned()])
+        && !child.decorators().is_empty()
+    {
         text.push_str(child.decorators());
         text.push('\n');
     }
     let _ = write!(text, "class {}({name}):", definition.name);
     for part in &kept {
-        let gap = if part.starts_with("def ") || part.starts_with('@') { "\n\n    " } else { "\n    " };
+        let gap = if part.starts_with("def ") || part.starts_with('@') {
+            "\n\n    "
+        } else {
+            "\n    "
+        };
         let _ = write!(text, "{gap}{part}");
     }
     if kept.is_empty() {
@@ -120,14 +151,18 @@ fn inherit(
 
 /// The parts of a class that its parent does not have in the same form, parts of the parent that it
 /// must not have, and how many the two share.
-fn differing_parts(own: &[Part], parent: &[Part], alignment: &Alignment<'_>) -> (Vec<String>, usize) {
+fn differing_parts(
+    own: &[Part],
+    parent: &[Part],
+    alignment: &Alignment<'_>,
+) -> (Vec<String>, usize) {
     let mut kept = Vec::new();
     let mut shared = 0;
     for part in own {
         let lines = alignment.child(&part.lines);
-        let twin = parent.iter().find(|other| {
-            other.key == part.key || alignment.parent(&other.lines) == lines
-        });
+        let twin = parent
+            .iter()
+            .find(|other| other.key == part.key || alignment.parent(&other.lines) == lines);
         if twin.is_some_and(|twin| alignment.parent(&twin.lines) == lines) {
             shared += 1;
         } else {
@@ -136,10 +171,14 @@ fn differing_parts(own: &[Part], parent: &[Part], alignment: &Alignment<'_>) -> 
     }
     for part in parent {
         let lines = alignment.parent(&part.lines);
-        let gone = !own.iter().any(|other| other.key == part.key || alignment.child(&other.lines) == lines);
+        let gone = !own
+            .iter()
+            .any(|other| other.key == part.key || alignment.child(&other.lines) == lines);
         if let (true, Some(name)) = (gone, &part.name) {
             kept.push(if part.is_method {
-                format!("def {name}(self):\n        raise AttributeError(\"not part of this model\")")
+                format!(
+                    "def {name}(self):\n        raise AttributeError(\"not part of this model\")"
+                )
             } else {
                 format!("{name} = AttributeError()")
             });
@@ -150,8 +189,15 @@ fn differing_parts(own: &[Part], parent: &[Part], alignment: &Alignment<'_>) -> 
 
 fn import_line(index: &Index, file: &str, names: &BTreeSet<String>) -> String {
     let module = file.trim_end_matches(".py").replace('/', ".");
-    let dots = if index.layout().modeling_only { ".." } else { "" };
-    let one_line = format!("from {dots}{module} import {}\n", names.iter().cloned().collect::<Vec<_>>().join(", "));
+    let dots = if index.layout().modeling_only {
+        ".."
+    } else {
+        ""
+    };
+    let one_line = format!(
+        "from {dots}{module} import {}\n",
+        names.iter().cloned().collect::<Vec<_>>().join(", ")
+    );
     if one_line.len() <= 120 {
         return one_line;
     }
@@ -174,15 +220,27 @@ struct Statements {
 /// The imports and plain assignments of the query file that the body still needs.
 fn rest_of_module(query: &QueryFile, body: &str) -> (String, Statements) {
     let mut imports = String::new();
-    let mut statements = Statements { before: String::new(), all: String::new() };
-    let Ok(parsed) = parse(&query.source) else { return (imports, statements) };
+    let mut statements = Statements {
+        before: String::new(),
+        all: String::new(),
+    };
+    let Ok(parsed) = parse(&query.source) else {
+        return (imports, statements);
+    };
     let mut used: FxHashSet<&str> = words(body).collect();
     let text_of = |statement: &Stmt| {
-        query.source.get(statement.start().to_usize()..statement.end().to_usize()).unwrap_or_default()
+        query
+            .source
+            .get(statement.start().to_usize()..statement.end().to_usize())
+            .unwrap_or_default()
     };
     for statement in &parsed.syntax().body {
-        let Stmt::Assign(assign) = statement else { continue };
-        let [Expr::Name(target)] = assign.targets.as_slice() else { continue };
+        let Stmt::Assign(assign) = statement else {
+            continue;
+        };
+        let [Expr::Name(target)] = assign.targets.as_slice() else {
+            continue;
+        };
         let text = text_of(statement);
         if target.id == "__all__" {
             statements.all = format!("{text}\n");
@@ -217,7 +275,9 @@ fn used_aliases(aliases: &[Alias], used: &FxHashSet<&str>) -> Vec<String> {
     aliases
         .iter()
         .filter_map(|alias| match &alias.asname {
-            Some(local) => used.contains(local.as_str()).then(|| format!("{} as {local}", alias.name)),
+            Some(local) => used
+                .contains(local.as_str())
+                .then(|| format!("{} as {local}", alias.name)),
             None => {
                 let bound = alias.name.split('.').next().unwrap_or_default();
                 used.contains(bound).then(|| alias.name.to_string())
@@ -227,5 +287,6 @@ fn used_aliases(aliases: &[Alias], used: &FxHashSet<&str>) -> Vec<String> {
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty())
+    text.split(|c: char| !(c.is_alphanumeric() || c == '_'))
+        .filter(|word| !word.is_empty())
 }

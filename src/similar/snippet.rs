@@ -37,7 +37,10 @@ pub(crate) struct Part {
 
 impl Snippet {
     pub(crate) fn new(text: &str) -> Self {
-        Self { text: text.to_owned(), parsed: parse(text).ok() }
+        Self {
+            text: text.to_owned(),
+            parsed: parse(text).ok(),
+        }
     }
 
     /// The lines that count, without comments and docstrings.
@@ -48,7 +51,9 @@ impl Snippet {
     /// The text up to the colon of the class statement, without the bases: its decorators.
     pub(crate) fn decorators(&self) -> &str {
         let class = self.class().and_then(|class| class.decorator_list.last());
-        class.map_or("", |last| self.text.get(..last.end().to_usize()).unwrap_or_default())
+        class.map_or("", |last| {
+            self.text.get(..last.end().to_usize()).unwrap_or_default()
+        })
     }
 
     fn class(&self) -> Option<&ruff_python_ast::StmtClassDef> {
@@ -67,7 +72,9 @@ impl Snippet {
             if lines.is_empty() {
                 return None;
             }
-            let text = self.text.get(range.start().to_usize()..range.end().to_usize())?;
+            let text = self
+                .text
+                .get(range.start().to_usize()..range.end().to_usize())?;
             let (name, is_method) = match statement {
                 Stmt::FunctionDef(function) => (Some(function.name.to_string()), true),
                 Stmt::Assign(assign) => match assign.targets.as_slice() {
@@ -81,7 +88,13 @@ impl Snippet {
                 _ => (None, false),
             };
             let key = name.clone().unwrap_or_else(|| lines.join("\n"));
-            Some(Part { key, is_method, name, text: text.to_owned(), lines })
+            Some(Part {
+                key,
+                is_method,
+                name,
+                text: text.to_owned(),
+                lines,
+            })
         });
         Some(parts.collect())
     }
@@ -100,24 +113,38 @@ impl Snippet {
                 }
                 let leave_out = match token.kind() {
                     TokenKind::Comment => true,
-                    TokenKind::String if at_statement_start => tokens
-                        .get(number + 1)
-                        .is_none_or(|next| matches!(next.kind(), TokenKind::Newline | TokenKind::Comment)),
+                    TokenKind::String if at_statement_start => {
+                        tokens.get(number + 1).is_none_or(|next| {
+                            matches!(next.kind(), TokenKind::Newline | TokenKind::Comment)
+                        })
+                    }
                     _ => false,
                 };
                 at_statement_start = matches!(
                     token.kind(),
-                    TokenKind::Newline | TokenKind::NonLogicalNewline | TokenKind::Indent | TokenKind::Dedent
-                ) && (at_statement_start || token.kind() != TokenKind::NonLogicalNewline)
+                    TokenKind::Newline
+                        | TokenKind::NonLogicalNewline
+                        | TokenKind::Indent
+                        | TokenKind::Dedent
+                ) && (at_statement_start
+                    || token.kind() != TokenKind::NonLogicalNewline)
                     || (at_statement_start && token.kind() == TokenKind::Comment);
                 if leave_out {
-                    kept.push_str(self.text.get(at..token.start().to_usize()).unwrap_or_default());
+                    kept.push_str(
+                        self.text
+                            .get(at..token.start().to_usize())
+                            .unwrap_or_default(),
+                    );
                     at = token.end().to_usize();
                 }
             }
         }
         kept.push_str(self.text.get(at.min(to)..to).unwrap_or_default());
-        kept.lines().map(str::trim_end).filter(|line| !line.is_empty()).map(str::to_owned).collect()
+        kept.lines()
+            .map(str::trim_end)
+            .filter(|line| !line.is_empty())
+            .map(str::to_owned)
+            .collect()
     }
 }
 
@@ -141,7 +168,11 @@ pub(crate) struct Alignment<'a> {
 }
 
 impl<'a> Alignment<'a> {
-    pub(crate) fn new(child: (&'a ModelNames, &str), parent: (&'a ModelNames, &str), twins: &'a Twins) -> Self {
+    pub(crate) fn new(
+        child: (&'a ModelNames, &str),
+        parent: (&'a ModelNames, &str),
+        twins: &'a Twins,
+    ) -> Self {
         let (child_role, parent_role) = (child.0.role(child.1), parent.0.role(parent.1));
         let common = common_suffix(child_role, parent_role);
         let extra = |role: &str| {
@@ -150,26 +181,39 @@ impl<'a> Alignment<'a> {
             let whole = format!("{CLASS_WORD}{own}");
             (starts_with_class && common > 0).then(|| ModelNames::from_parts(&[&whole], &[]))
         };
-        Self { child: (child.0, extra(child_role)), parent: (parent.0, extra(parent_role)), twins }
+        Self {
+            child: (child.0, extra(child_role)),
+            parent: (parent.0, extra(parent_role)),
+            twins,
+        }
     }
 
     pub(crate) fn child(&self, lines: &[String]) -> Vec<String> {
         let renamed = lines.iter().map(|line| {
             let line = replace_words(line, self.twins);
             // What the twins brought in are names of the parent.
-            let line = if line.1 { self.parent.0.rename(&line.0) } else { line.0 };
+            let line = if line.1 {
+                self.parent.0.rename(&line.0)
+            } else {
+                line.0
+            };
             Self::rename(&self.child, &line)
         });
         renamed.collect()
     }
 
     pub(crate) fn parent(&self, lines: &[String]) -> Vec<String> {
-        lines.iter().map(|line| Self::rename(&self.parent, line)).collect()
+        lines
+            .iter()
+            .map(|line| Self::rename(&self.parent, line))
+            .collect()
     }
 
     fn rename((names, extra): &(&ModelNames, Option<ModelNames>), line: &str) -> String {
         let renamed = names.rename(line);
-        extra.as_ref().map_or_else(|| renamed.clone(), |extra| extra.rename(&renamed))
+        extra
+            .as_ref()
+            .map_or_else(|| renamed.clone(), |extra| extra.rename(&renamed))
     }
 }
 
@@ -198,7 +242,12 @@ fn replace_words(text: &str, words: &Twins) -> (String, bool) {
 
 /// The length of the common end of two class names that begins with a capital.
 fn common_suffix(a: &str, b: &str) -> usize {
-    let same = a.bytes().rev().zip(b.bytes().rev()).take_while(|(a, b)| a == b).count();
+    let same = a
+        .bytes()
+        .rev()
+        .zip(b.bytes().rev())
+        .take_while(|(a, b)| a == b)
+        .count();
     (1..=same)
         .rev()
         .find(|&length| a.as_bytes()[a.len() - length].is_ascii_uppercase())
@@ -230,7 +279,12 @@ mod tests {
         );
         assert_eq!(
             snippet.lines(),
-            ["class A:", "    x = \"kept\"", "    def f(self):", "        return \"\"\"kept\"\"\""]
+            [
+                "class A:",
+                "    x = \"kept\"",
+                "    def f(self):",
+                "        return \"\"\"kept\"\"\""
+            ]
         );
         let parts = snippet.parts().expect("a class");
         let keys: Vec<&str> = parts.iter().map(|part| part.key.as_str()).collect();
@@ -242,8 +296,13 @@ mod tests {
         let qwen = ModelNames::from_parts(&["Qwen3VL"], &["qwen3_vl"]);
         let llama = ModelNames::from_parts(&["Llama"], &["llama"]);
         let twins = Twins::from_iter([("Qwen3VLSpecialNorm".to_owned(), "LlamaNorm".to_owned())]);
-        let alignment = Alignment::new((&qwen, "Qwen3VLTextAttention"), (&llama, "LlamaAttention"), &twins);
-        let child = alignment.child(&["class Qwen3VLTextAttention(Qwen3VLTextBase, Qwen3VLSpecialNorm)".to_owned()]);
+        let alignment = Alignment::new(
+            (&qwen, "Qwen3VLTextAttention"),
+            (&llama, "LlamaAttention"),
+            &twins,
+        );
+        let child = alignment
+            .child(&["class Qwen3VLTextAttention(Qwen3VLTextBase, Qwen3VLSpecialNorm)".to_owned()]);
         let parent = alignment.parent(&["class LlamaAttention(LlamaBase, LlamaNorm)".to_owned()]);
         assert_eq!(child, parent);
     }
@@ -251,6 +310,9 @@ mod tests {
     #[test]
     fn a_difference_shows_both_sides() {
         let lines = |texts: &[&str]| texts.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>();
-        assert_eq!(difference(&lines(&["a", "b", "c"]), &lines(&["a", "x", "c"])), ["- b", "+ x"]);
+        assert_eq!(
+            difference(&lines(&["a", "b", "c"]), &lines(&["a", "x", "c"])),
+            ["- b", "+ x"]
+        );
     }
 }

@@ -111,7 +111,10 @@ pub fn read_source(path: &Path) -> Result<String, SyntaxFault> {
 pub fn parse(source: &str) -> Result<Parsed<ModModule>, SyntaxFault> {
     check_nesting(source)?;
     ruff_python_parser::parse_module(source).map_err(|error| SyntaxFault {
-        line: Some(line_of(source.as_bytes(), error.location.start().to_usize())),
+        line: Some(line_of(
+            source.as_bytes(),
+            error.location.start().to_usize(),
+        )),
         message: format!("does not parse: {}", error.error),
     })
 }
@@ -166,12 +169,12 @@ fn check_nesting(source: &str) -> Result<(), SyntaxFault> {
             | TokenKind::Rsqb
             | TokenKind::Rbrace
             | TokenKind::FStringEnd
-            | TokenKind::TStringEnd => {
-                if top > 0 {
-                    let closed = levels[top];
-                    depth -= closed.operators + closed.lambdas;
-                    levels.pop();
-                }
+            | TokenKind::TStringEnd
+                if top > 0 =>
+            {
+                let closed = levels[top];
+                depth -= closed.operators + closed.lambdas;
+                levels.pop();
             }
             TokenKind::Comma => {
                 depth -= levels[top].operators;
@@ -292,8 +295,7 @@ impl Layout {
         }
         let pages = folder.join("../../../docs/source/en/model_doc");
         let is_models = folder.ends_with("src/transformers/models");
-        let modeling_only =
-            is_models || !walk(folder, |name| is_modeling(name)).files.is_empty();
+        let modeling_only = is_models || !walk(folder, is_modeling).files.is_empty();
         Self {
             root: folder.to_path_buf(),
             modeling_only,
@@ -327,19 +329,32 @@ mod tests {
     #[test]
     fn nesting_that_would_overflow_a_stack_is_refused() {
         let deep: [(&str, String); 9] = [
-            ("brackets", format!("x = {}1{}", "(".repeat(5000), ")".repeat(5000))),
+            (
+                "brackets",
+                format!("x = {}1{}", "(".repeat(5000), ")".repeat(5000)),
+            ),
             ("unary", format!("x = {}1", "-".repeat(5000))),
             ("not", format!("x = {}1", "not ".repeat(5000))),
             ("sum", format!("x = 1{}", " + 1".repeat(5000))),
             ("lambda", format!("x = {}1", "lambda a, b: ".repeat(5000))),
             ("attributes", format!("x = a{}", ".b".repeat(5000))),
             ("calls", format!("x = a{}", "()".repeat(5000))),
-            ("conditional", format!("x = {}1", "1 if a else ".repeat(5000))),
-            ("f-string", format!("x = f\"{{{}1{}}}\"", "(".repeat(5000), ")".repeat(5000))),
+            (
+                "conditional",
+                format!("x = {}1", "1 if a else ".repeat(5000)),
+            ),
+            (
+                "f-string",
+                format!("x = f\"{{{}1{}}}\"", "(".repeat(5000), ")".repeat(5000)),
+            ),
         ];
         for (name, source) in deep {
             let fault = parse(&source).expect_err(name);
-            assert!(fault.message.contains("nested too deeply"), "{name}: {}", fault.message);
+            assert!(
+                fault.message.contains("nested too deeply"),
+                "{name}: {}",
+                fault.message
+            );
         }
         let mut blocks = String::new();
         for level in 0..150 {
@@ -348,7 +363,12 @@ mod tests {
         }
         blocks.push_str(&" ".repeat(150));
         blocks.push_str("pass\n");
-        assert!(parse(&blocks).expect_err("blocks").message.contains("indentation"));
+        assert!(
+            parse(&blocks)
+                .expect_err("blocks")
+                .message
+                .contains("indentation")
+        );
     }
 
     #[test]

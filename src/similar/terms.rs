@@ -93,15 +93,21 @@ impl<'a> TermReader<'a> {
 
     /// The digests of the definition's tokens, without comments, layout and docstrings.
     fn sequence(&mut self, definition: &Definition) -> Vec<(u64, Class)> {
-        let first = self.tokens.partition_point(|t| t.start().to_u32() < definition.start);
-        let last = self.tokens.partition_point(|t| t.start().to_u32() < definition.end);
+        let first = self
+            .tokens
+            .partition_point(|t| t.start().to_u32() < definition.start);
+        let last = self
+            .tokens
+            .partition_point(|t| t.start().to_u32() < definition.end);
         let tokens = &self.tokens[first..last];
         let mut sequence = Vec::with_capacity(tokens.len());
         let mut at_statement_start = true;
         for (at, token) in tokens.iter().enumerate() {
             match token.kind() {
                 TokenKind::Comment | TokenKind::NonLogicalNewline => {}
-                TokenKind::Newline | TokenKind::Indent | TokenKind::Dedent => at_statement_start = true,
+                TokenKind::Newline | TokenKind::Indent | TokenKind::Dedent => {
+                    at_statement_start = true
+                }
                 TokenKind::String if at_statement_start && ends_statement(&tokens[at + 1..]) => {}
                 kind => {
                     at_statement_start = false;
@@ -131,7 +137,9 @@ impl<'a> TermReader<'a> {
             let mut seed = 0;
             if kind == TokenKind::String {
                 // Prefixes and quotes are style; what is quoted is the token.
-                text = text.trim_start_matches(|c: char| c.is_ascii_alphabetic()).trim_matches(['"', '\'']);
+                text = text
+                    .trim_start_matches(|c: char| c.is_ascii_alphabetic())
+                    .trim_matches(['"', '\'']);
                 seed = 2;
             }
             if text.len() > LONGEST_STRING && kind != TokenKind::Name {
@@ -157,7 +165,12 @@ enum Class {
 
 /// Whether the statement ends here: what comes next is layout or nothing.
 fn ends_statement(rest: &[Token]) -> bool {
-    rest.iter().find(|t| !matches!(t.kind(), TokenKind::Comment | TokenKind::NonLogicalNewline)).is_none_or(
-        |token| matches!(token.kind(), TokenKind::Newline | TokenKind::Dedent | TokenKind::EndOfFile),
-    )
+    rest.iter()
+        .find(|t| !matches!(t.kind(), TokenKind::Comment | TokenKind::NonLogicalNewline))
+        .is_none_or(|token| {
+            matches!(
+                token.kind(),
+                TokenKind::Newline | TokenKind::Dedent | TokenKind::EndOfFile
+            )
+        })
 }

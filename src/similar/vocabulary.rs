@@ -32,14 +32,20 @@ impl Vocabulary {
         for at in 1..buckets.len() {
             buckets[at] += buckets[at - 1];
         }
-        Self { terms, buckets, shift }
+        Self {
+            terms,
+            buckets,
+            shift,
+        }
     }
 
     /// The number of a term.
     pub fn number(&self, term: u64) -> Option<u32> {
         let bucket = (term >> self.shift) as usize;
         let (from, to) = (self.buckets[bucket], self.buckets[bucket + 1]);
-        let within = self.terms[from as usize..to as usize].binary_search(&term).ok()?;
+        let within = self.terms[from as usize..to as usize]
+            .binary_search(&term)
+            .ok()?;
         Some(from + within as u32)
     }
 
@@ -94,7 +100,10 @@ impl Postings {
     pub fn of(&self, term: u32) -> impl Iterator<Item = (u32, u16)> + '_ {
         let range = self.starts[term as usize] as usize..self.starts[term as usize + 1] as usize;
         let counts = &self.counts[range.clone()];
-        self.definitions[range].iter().copied().zip(counts.iter().copied())
+        self.definitions[range]
+            .iter()
+            .copied()
+            .zip(counts.iter().copied())
     }
 
     /// The number of definitions that contain a term.
@@ -109,7 +118,9 @@ mod tests {
 
     #[test]
     fn every_term_is_found_and_no_other() {
-        let terms: Vec<u64> = (0..5000u64).map(|i| i.wrapping_mul(0x9E37_79B9_7F4A_7C15)).collect();
+        let terms: Vec<u64> = (0..5000u64)
+            .map(|i| i.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+            .collect();
         let vocabulary = Vocabulary::of(terms.clone());
         for term in terms {
             let number = vocabulary.number(term).expect("a term of the vocabulary");
@@ -117,7 +128,10 @@ mod tests {
             assert_eq!(vocabulary.number(term ^ 1), None);
         }
         assert_eq!(Vocabulary::of(Vec::new()).number(7), None);
-        assert_eq!(Vocabulary::of(vec![u64::MAX, 0, u64::MAX]).number(u64::MAX), Some(1));
+        assert_eq!(
+            Vocabulary::of(vec![u64::MAX, 0, u64::MAX]).number(u64::MAX),
+            Some(1)
+        );
     }
 
     #[test]

@@ -1,12 +1,6 @@
 //! What is answered for a model of the grove, and why.
 
-use burnscope::similar::{
-    analysis::Options,
-    compat,
-    definitions::Kind,
-    report,
-    source::Layout,
-};
+use burnscope::similar::{analysis::Options, compat, definitions::Kind, report, source::Layout};
 use serde_json::{Map, Value};
 
 use crate::support::{Grove, best, data, finding};
@@ -17,9 +11,16 @@ fn a_twin_under_another_name_is_found_first_with_score_one() {
     let norm = finding(&answer, "YewTextNorm");
     assert_eq!(norm.best[0].name, "oak/modeling_oak.py:OakNorm");
     assert!(norm.best[0].score > 0.8, "{}", norm.best[0].score);
-    assert!(norm.difference.as_ref().is_some_and(|d| d.lines.is_empty()), "{:?}", norm.difference);
+    assert!(
+        norm.difference.as_ref().is_some_and(|d| d.lines.is_empty()),
+        "{:?}",
+        norm.difference
+    );
     let mlp = finding(&answer, "YewMLP");
-    assert_eq!((mlp.best[0].name.as_str(), mlp.best[0].score), ("oak/modeling_oak.py:OakMLP", 1.0));
+    assert_eq!(
+        (mlp.best[0].name.as_str(), mlp.best[0].score),
+        ("oak/modeling_oak.py:OakMLP", 1.0)
+    );
     assert!(mlp.best[0].identical);
 }
 
@@ -37,16 +38,35 @@ fn a_twin_with_the_same_name_is_found() {
 fn the_file_has_one_parent() {
     let answer = Grove::new().ask("yew");
     let parent = answer.parent.expect("a parent");
-    assert_eq!((parent.model.as_str(), parent.file.as_str()), ("oak", "oak/modeling_oak.py"));
+    assert_eq!(
+        (parent.model.as_str(), parent.file.as_str()),
+        ("oak", "oak/modeling_oak.py")
+    );
 }
 
 #[test]
 fn a_later_model_is_no_parent_but_may_be_similar() {
     let grove = Grove::new();
     let answer = grove.ask("yew");
-    assert!(answer.findings.iter().all(|f| f.best.iter().all(|m| !m.name.starts_with("ash/"))));
-    assert!(finding(&answer, "YewMLP").jaccard.iter().any(|s| s.name.starts_with("ash/")));
-    let any_date = grove.ask_with("yew", Options { only_older: false, ..Options::default() });
+    assert!(
+        answer
+            .findings
+            .iter()
+            .all(|f| f.best.iter().all(|m| !m.name.starts_with("ash/")))
+    );
+    assert!(
+        finding(&answer, "YewMLP")
+            .jaccard
+            .iter()
+            .any(|s| s.name.starts_with("ash/"))
+    );
+    let any_date = grove.ask_with(
+        "yew",
+        Options {
+            only_older: false,
+            ..Options::default()
+        },
+    );
     assert!(best(&any_date, "YewMLP").contains(&"ash/modeling_ash.py:AshMLP"));
 }
 
@@ -60,7 +80,11 @@ fn equal_answers_are_ordered_by_age() {
     assert!(scores.iter().take(3).all(|s| s.score == 1.0));
     assert_eq!(
         names,
-        ["oak/modeling_oak.py:rotate_half", "elm/modeling_elm.py:rotate_half", "yew/modeling_yew.py:rotate_half"]
+        [
+            "oak/modeling_oak.py:rotate_half",
+            "elm/modeling_elm.py:rotate_half",
+            "yew/modeling_yew.py:rotate_half"
+        ]
     );
 }
 
@@ -80,7 +104,10 @@ fn the_statements_of_the_asked_model_itself_do_not_count() {
 }
 
 fn likelihood(answer: &burnscope::similar::analysis::Analysis, name: &str, parent: &str) -> f32 {
-    let found = finding(answer, name).best.iter().find(|found| found.name == parent);
+    let found = finding(answer, name)
+        .best
+        .iter()
+        .find(|found| found.name == parent);
     found.expect("the candidate is among the best").probability
 }
 
@@ -89,7 +116,14 @@ fn the_asked_model_is_no_answer_to_itself() {
     let answer = Grove::new().ask("oak");
     for finding in &answer.findings {
         let jaccard = finding.jaccard.iter().map(|s| &s.name);
-        assert!(finding.best.iter().map(|m| &m.name).chain(jaccard).all(|name| !name.starts_with("oak/")));
+        assert!(
+            finding
+                .best
+                .iter()
+                .map(|m| &m.name)
+                .chain(jaccard)
+                .all(|name| !name.starts_with("oak/"))
+        );
     }
 }
 
@@ -97,39 +131,88 @@ fn the_asked_model_is_no_answer_to_itself() {
 fn definitions_under_a_condition_and_decorators_count() {
     let grove = Grove::new();
     let index = grove.index();
-    let entry = index.find("oak/modeling_oak.py:OakFastNorm").expect("a conditional class");
+    let entry = index
+        .find("oak/modeling_oak.py:OakFastNorm")
+        .expect("a conditional class");
     assert!(index.definition(entry).conditional);
-    let mask = index.find("samara/modeling_samara.py:samara_mask").expect("a decorated function");
-    assert_eq!(index.definition(mask).line, 17, "the line is that of the name");
+    let mask = index
+        .find("samara/modeling_samara.py:samara_mask")
+        .expect("a decorated function");
+    assert_eq!(
+        index.definition(mask).line,
+        17,
+        "the line is that of the name"
+    );
     let before = index.exact(mask);
     grove.edit("samara/modeling_samara.py", "@torch.compile\n", "");
     let index = grove.index();
-    let mask = index.find("samara/modeling_samara.py:samara_mask").expect("still there");
-    assert_ne!(index.exact(mask), before, "a decorator is part of the definition");
+    let mask = index
+        .find("samara/modeling_samara.py:samara_mask")
+        .expect("still there");
+    assert_ne!(
+        index.exact(mask),
+        before,
+        "a decorator is part of the definition"
+    );
 }
 
 #[test]
 fn methods_are_compared_on_request() {
     let grove = Grove::new();
     let index = burnscope::similar::index::Index::build(grove.root(), true, &|| ());
-    let query = burnscope::similar::analysis::QueryFile::open("yew", grove.root(), index.layout(), true).expect("opens");
+    let query =
+        burnscope::similar::analysis::QueryFile::open("yew", grove.root(), index.layout(), true)
+            .expect("opens");
     let answer = burnscope::similar::analysis::analyse(&index, &query, Options::default());
     let forward = finding(&answer, "YewMLP.forward");
     assert_eq!(forward.kind, Kind::Method);
     assert_eq!(forward.best[0].name, "oak/modeling_oak.py:OakMLP.forward");
-    assert!(grove.ask("yew").findings.iter().all(|f| f.kind != Kind::Method));
+    assert!(
+        grove
+            .ask("yew")
+            .findings
+            .iter()
+            .all(|f| f.kind != Kind::Method)
+    );
 }
 
 #[test]
 fn one_answer_for_a_group_of_clones() {
     let grove = Grove::new();
-    let options = Options { only_older: false, one_per_group: true, ..Options::default() };
+    let options = Options {
+        only_older: false,
+        one_per_group: true,
+        ..Options::default()
+    };
     let rotate = grove.ask_with("yew", options);
     let names = best(&rotate, "rotate_half");
-    assert_eq!(names.iter().filter(|name| name.ends_with("rotate_half")).count(), 1, "{names:?}");
-    let all = grove.ask_with("yew", Options { one_per_group: false, ..options });
-    assert_eq!(best(&all, "rotate_half").iter().filter(|name| name.ends_with("rotate_half")).count(), 3);
-    assert_eq!(finding(&all, "rotate_half").best[0].clones, 3, "oak, elm, ash and yew are one group");
+    assert_eq!(
+        names
+            .iter()
+            .filter(|name| name.ends_with("rotate_half"))
+            .count(),
+        1,
+        "{names:?}"
+    );
+    let all = grove.ask_with(
+        "yew",
+        Options {
+            one_per_group: false,
+            ..options
+        },
+    );
+    assert_eq!(
+        best(&all, "rotate_half")
+            .iter()
+            .filter(|name| name.ends_with("rotate_half"))
+            .count(),
+        3
+    );
+    assert_eq!(
+        finding(&all, "rotate_half").best[0].clones,
+        3,
+        "oak, elm, ash and yew are one group"
+    );
 }
 
 #[test]
@@ -138,9 +221,20 @@ fn the_difference_shows_what_changed_after_renaming() {
     let layer = finding(&answer, "YewLayer");
     assert_eq!(layer.best[0].name, "oak/modeling_oak.py:OakLayer");
     let lines = &layer.difference.as_ref().expect("a difference").lines;
-    assert!(lines.contains(&"+ return self.output_norm(hidden_states) + residual".to_owned()), "{lines:?}");
-    assert!(lines.contains(&"- return self.output_norm(hidden_states + residual)".to_owned()), "{lines:?}");
-    assert!(lines.iter().all(|line| !line.contains("Oak") && !line.contains("Yew")), "{lines:?}");
+    assert!(
+        lines.contains(&"+ return self.output_norm(hidden_states) + residual".to_owned()),
+        "{lines:?}"
+    );
+    assert!(
+        lines.contains(&"- return self.output_norm(hidden_states + residual)".to_owned()),
+        "{lines:?}"
+    );
+    assert!(
+        lines
+            .iter()
+            .all(|line| !line.contains("Oak") && !line.contains("Yew")),
+        "{lines:?}"
+    );
 }
 
 #[test]
@@ -188,16 +282,32 @@ fn the_json_has_the_promised_form() {
     let definitions = json["definitions"].as_object().expect("a map");
     assert_eq!(
         definitions.keys().collect::<Vec<_>>(),
-        ["YewTextNorm", "rotate_half", "YewMLP", "YewLayer", "YewPreTrainedModel"]
+        [
+            "YewTextNorm",
+            "rotate_half",
+            "YewMLP",
+            "YewLayer",
+            "YewPreTrainedModel"
+        ]
     );
     for (name, definition) in definitions {
         assert!(definition.get("embedding").is_none(), "no model was used");
         for list in ["best", "jaccard"] {
             let list = definition[list].as_array().expect("a list");
-            let scores: Vec<f64> = list.iter().map(|entry| entry["score"].as_f64().expect("a score")).collect();
+            let scores: Vec<f64> = list
+                .iter()
+                .map(|entry| entry["score"].as_f64().expect("a score"))
+                .collect();
             assert!(scores.is_sorted_by(|a, b| a >= b), "{name}: {scores:?}");
-            assert!(scores.iter().all(|score| (0.0..=1.0).contains(score)), "{name}: {scores:?}");
-            assert!(list.iter().all(|entry| entry["name"].as_str().is_some_and(|name| name.contains(".py:"))));
+            assert!(
+                scores.iter().all(|score| (0.0..=1.0).contains(score)),
+                "{name}: {scores:?}"
+            );
+            assert!(list.iter().all(|entry| {
+                entry["name"]
+                    .as_str()
+                    .is_some_and(|name| name.contains(".py:"))
+            }));
         }
     }
 }
@@ -205,8 +315,14 @@ fn the_json_has_the_promised_form() {
 #[test]
 fn jaccard_is_that_of_the_identifiers_after_renaming() {
     let grove = Grove::new();
-    grove.write("fir/modeling_fir.py", "def fir_sum(a, b):\n    return a + b.fir\n");
-    grove.write("yew/modeling_yew.py", "def yew_sum(a, c):\n    # b\n    return a + c.yew + a\n");
+    grove.write(
+        "fir/modeling_fir.py",
+        "def fir_sum(a, b):\n    return a + b.fir\n",
+    );
+    grove.write(
+        "yew/modeling_yew.py",
+        "def yew_sum(a, c):\n    # b\n    return a + c.yew + a\n",
+    );
     let answer = grove.ask("yew");
     let scored = &finding(&answer, "yew_sum").jaccard[0];
     assert_eq!(scored.name, "fir/modeling_fir.py:fir_sum");
@@ -216,9 +332,10 @@ fn jaccard_is_that_of_the_identifiers_after_renaming() {
 
 #[test]
 fn compat_gives_the_scripts_scores() {
-    let expected: Map<String, Value> =
-        serde_json::from_str(&std::fs::read_to_string(data().join("script_jaccard_tree.json")).expect("data"))
-            .expect("JSON");
+    let expected: Map<String, Value> = serde_json::from_str(
+        &std::fs::read_to_string(data().join("script_jaccard_tree.json")).expect("data"),
+    )
+    .expect("JSON");
     let root = data().join("tree");
     let layout = Layout::of(&root);
     let (files, faults) = compat::read_all(&layout, &|| ());
@@ -232,7 +349,8 @@ fn compat_gives_the_scripts_scores() {
         assert_eq!(answers.len(), definitions.len(), "{file}");
         for (name, scored) in answers {
             let mut found: Vec<(String, f64)> = scored;
-            let mut wanted: Vec<(String, f64)> = serde_json::from_value(definitions[&name].clone()).expect("pairs");
+            let mut wanted: Vec<(String, f64)> =
+                serde_json::from_value(definitions[&name].clone()).expect("pairs");
             // Ties come in the order of the directory, which differs between machines.
             for list in [&mut found, &mut wanted] {
                 list.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
@@ -245,14 +363,20 @@ fn compat_gives_the_scripts_scores() {
 #[test]
 fn a_plain_folder_of_python_files_is_an_index_too() {
     let folder = tempfile::tempdir().expect("a folder");
-    let norm = "class Norm:\n    def forward(self, x):\n        return x * self.weight + self.bias\n";
+    let norm =
+        "class Norm:\n    def forward(self, x):\n        return x * self.weight + self.bias\n";
     std::fs::write(folder.path().join("first.py"), norm).expect("writes");
     std::fs::write(folder.path().join("second.py"), norm).expect("writes");
     let index = burnscope::similar::index::Index::build(folder.path(), false, &|| ());
     let path = folder.path().join("second.py");
     let given = path.to_str().expect("a name");
-    let query = burnscope::similar::analysis::QueryFile::open(given, folder.path(), index.layout(), false).expect("opens");
+    let query =
+        burnscope::similar::analysis::QueryFile::open(given, folder.path(), index.layout(), false)
+            .expect("opens");
     let answer = burnscope::similar::analysis::analyse(&index, &query, Options::default());
     assert_eq!(best(&answer, "Norm"), ["first.py:Norm"]);
-    assert_eq!(answer.parent.map(|parent| parent.model).as_deref(), Some("first"));
+    assert_eq!(
+        answer.parent.map(|parent| parent.model).as_deref(),
+        Some("first")
+    );
 }

@@ -16,9 +16,19 @@ fn burnscope(grove: &Grove, arguments: &[&str]) -> Command {
 }
 
 fn run(grove: &Grove, arguments: &[&str]) -> (i32, String, String) {
-    let Output { status, stdout, stderr } = burnscope(grove, arguments).output().expect("the command runs");
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = burnscope(grove, arguments)
+        .output()
+        .expect("the command runs");
     let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-    (status.code().expect("an exit code"), text(stdout), text(stderr))
+    (
+        status.code().expect("an exit code"),
+        text(stdout),
+        text(stderr),
+    )
 }
 
 #[test]
@@ -26,19 +36,39 @@ fn it_prints_the_scripts_form_and_more() {
     let grove = Grove::new();
     let (code, stdout, stderr) = run(&grove, &["--modeling-file", "yew", "--top", "2"]);
     assert_eq!((code, stderr.as_str()), (0, ""));
-    let block = stdout.split("\n\n").find(|block| block.starts_with("modeling_yew.py::YewMLP:")).expect("a block");
+    let block = stdout
+        .split("\n\n")
+        .find(|block| block.starts_with("modeling_yew.py::YewMLP:"))
+        .expect("a block");
     let lines: Vec<&str> = block.lines().collect();
     assert_eq!(lines[1], "jaccard:");
     assert_eq!(lines[2], "    oak::OakMLP (1.0000)");
     assert_eq!(lines[4], "intersection:");
     assert!(lines.contains(&"    oak::OakMLP"), "{block}");
-    assert!(lines.iter().any(|line| line.starts_with("    oak::OakMLP (1.0000)  ")
-        && line.contains("released 2020-01-02, added 2020-02-03")), "{block}");
-    assert!(lines.contains(&"    the same code after renaming"), "{block}");
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.starts_with("    oak::OakMLP (1.0000)  ")
+                && line.contains("released 2020-01-02, added 2020-02-03")),
+        "{block}"
+    );
+    assert!(
+        lines.contains(&"    the same code after renaming"),
+        "{block}"
+    );
     assert!(!stdout.contains("embedding:"));
-    assert!(stdout.contains("inherit from oak (oak/modeling_oak.py)"), "{stdout}");
-    assert!(stdout.contains("class YewMLP(OakMLP):\n    pass\n"), "{stdout}");
-    assert!(!stdout.contains('\u{1b}'), "no colours where there is no terminal");
+    assert!(
+        stdout.contains("inherit from oak (oak/modeling_oak.py)"),
+        "{stdout}"
+    );
+    assert!(
+        stdout.contains("class YewMLP(OakMLP):\n    pass\n"),
+        "{stdout}"
+    );
+    assert!(
+        !stdout.contains('\u{1b}'),
+        "no colours where there is no terminal"
+    );
 }
 
 #[test]
@@ -48,10 +78,20 @@ fn json_is_one_object_on_standard_output() {
     assert_eq!(code, 0);
     let json: serde_json::Value = serde_json::from_str(&stdout).expect("JSON");
     assert_eq!(json["parent"], "oak");
-    assert_eq!(json["definitions"]["rotate_half"]["best"][0]["name"], "oak/modeling_oak.py:rotate_half");
+    assert_eq!(
+        json["definitions"]["rotate_half"]["best"][0]["name"],
+        "oak/modeling_oak.py:rotate_half"
+    );
     // The script leaves out candidates with the query's own name.
-    let jaccard = json["definitions"]["rotate_half"]["jaccard"].as_array().expect("a list");
-    assert!(jaccard.iter().all(|entry| !entry["name"].as_str().expect("a name").ends_with(":rotate_half")));
+    let jaccard = json["definitions"]["rotate_half"]["jaccard"]
+        .as_array()
+        .expect("a list");
+    assert!(jaccard.iter().all(|entry| {
+        !entry["name"]
+            .as_str()
+            .expect("a name")
+            .ends_with(":rotate_half")
+    }));
 }
 
 #[test]
@@ -61,7 +101,10 @@ fn exit_codes_tell_faults_from_failure() {
     let (code, stdout, stderr) = run(&grove, &["--modeling-file", "yew"]);
     assert_eq!(code, 1);
     assert!(stdout.contains("YewMLP"), "the rest is answered");
-    assert!(stderr.contains("bad/modeling_bad.py:1: does not parse"), "{stderr}");
+    assert!(
+        stderr.contains("bad/modeling_bad.py:1: does not parse"),
+        "{stderr}"
+    );
     for arguments in [
         &["--modeling-file", "no_such_model"][..],
         &["--modeling-file", "bad"],
@@ -103,7 +146,12 @@ fn a_reader_that_goes_away_is_no_error() {
         .expect("the command runs");
     drop(child.stdout.take());
     let output = child.wait_with_output().expect("it ends");
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 #[test]
@@ -111,9 +159,15 @@ fn the_quality_table_is_printed() {
     let grove = Grove::new();
     let pairs = r#"[["elm/modeling_elm.py:ElmLayer", "oak/modeling_oak.py:OakLayer", true], ["elm/modeling_elm.py:Gone", "oak/modeling_oak.py:OakLayer", true]]"#;
     std::fs::write(grove.root().join("pairs.json"), pairs).expect("writes");
-    let (code, stdout, _) = run(&grove, &["--quality", "pairs.json", "--features", "features.json"]);
+    let (code, stdout, _) = run(
+        &grove,
+        &["--quality", "pairs.json", "--features", "features.json"],
+    );
     assert_eq!(code, 0);
-    let row = stdout.lines().find(|line| line.starts_with("default, all")).expect("a row");
+    let row = stdout
+        .lines()
+        .find(|line| line.starts_with("default, all"))
+        .expect("a row");
     assert!(row.contains("1.000"), "{row}");
     assert!(stdout.contains("1 pairs were left out"), "{stdout}");
     assert!(grove.root().join("features.json").is_file());

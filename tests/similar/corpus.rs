@@ -41,9 +41,18 @@ fn compat_gives_the_scripts_jaccard_on_three_models() {
         let definitions = definitions.as_object().expect("a map");
         assert_eq!(answers.len(), definitions.len(), "{file}");
         for (name, scored) in &answers {
-            let wanted: Vec<(String, f64)> = serde_json::from_value(definitions[name].clone()).expect("pairs");
-            let scores: Vec<f64> = scored.iter().take(wanted.len()).map(|(_, score)| *score).collect();
-            assert_eq!(scores, wanted.iter().map(|(_, score)| *score).collect::<Vec<_>>(), "{file}:{name}");
+            let wanted: Vec<(String, f64)> =
+                serde_json::from_value(definitions[name].clone()).expect("pairs");
+            let scores: Vec<f64> = scored
+                .iter()
+                .take(wanted.len())
+                .map(|(_, score)| *score)
+                .collect();
+            assert_eq!(
+                scores,
+                wanted.iter().map(|(_, score)| *score).collect::<Vec<_>>(),
+                "{file}:{name}"
+            );
             for pair in &wanted {
                 assert!(scored.contains(pair), "{file}:{name}: {pair:?}");
             }
@@ -60,7 +69,12 @@ fn known_parents_are_found_as_often_as_promised() {
     println!("{quality}");
     assert_eq!(quality.unknown, 0);
     let shares = |name: &str| -> Shares {
-        quality.rows.iter().find(|row| row.name == name).unwrap_or_else(|| panic!("no row {name}")).shares
+        quality
+            .rows
+            .iter()
+            .find(|row| row.name == name)
+            .unwrap_or_else(|| panic!("no row {name}"))
+            .shares
     };
     for part in ["all", "fitted on", "kept aside"] {
         let shares = shares(&format!("default, {part}"));

@@ -21,13 +21,22 @@ fn settle(folder: &Path) {
         if path.is_dir() {
             settle(&path);
         } else {
-            std::fs::File::options().append(true).open(&path).and_then(|file| file.set_modified(past)).expect("is set");
+            std::fs::File::options()
+                .append(true)
+                .open(&path)
+                .and_then(|file| file.set_modified(past))
+                .expect("is set");
         }
     }
 }
 
 fn load(grove: &Grove, path: &Path) -> Result<(Index, Refreshed), Error> {
-    store::load(path, burnscope::similar::source::Layout::of(grove.root()), false, &|| ())
+    store::load(
+        path,
+        burnscope::similar::source::Layout::of(grove.root()),
+        false,
+        &|| (),
+    )
 }
 
 fn answer(grove: &Grove, index: &Index) -> serde_json::Value {
@@ -46,7 +55,9 @@ fn a_kept_index_answers_as_a_fresh_one_and_reads_nothing() {
     assert_eq!(refreshed.read, 0);
     assert!(!refreshed.changed());
     assert_eq!(answer(&grove, &kept), answer(&grove, &fresh));
-    let left: Vec<_> = std::fs::read_dir(grove.root().join("cache")).expect("a folder").collect();
+    let left: Vec<_> = std::fs::read_dir(grove.root().join("cache"))
+        .expect("a folder")
+        .collect();
     assert_eq!(left.len(), 1, "nothing half-written is left");
 }
 
@@ -105,7 +116,9 @@ fn a_damaged_index_is_refused_and_never_a_panic() {
     }
     let mut state = 7u64;
     for _ in 0..1500 {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         let mut bytes = whole.clone();
         let at = (state >> 33) as usize % bytes.len();
         bytes[at] ^= 1 << (state & 7);
@@ -124,10 +137,18 @@ fn an_index_cannot_name_files_outside_its_folder() {
     store::save(&grove.index(), &path).expect("saves");
     let bytes = std::fs::read(&path).expect("reads");
     let file = SafeTensors::deserialize(&bytes).expect("safetensors");
-    let corpus = String::from_utf8(file.tensor("corpus").expect("corpus").data().to_vec()).expect("JSON");
+    let corpus =
+        String::from_utf8(file.tensor("corpus").expect("corpus").data().to_vec()).expect("JSON");
     let changed = corpus.replace("oak/modeling_oak.py", "../modeling_oak.py.");
-    assert_eq!(changed.len(), corpus.len(), "the replacement keeps the length");
-    let at = bytes.windows(corpus.len()).position(|window| window == corpus.as_bytes()).expect("is in the file");
+    assert_eq!(
+        changed.len(),
+        corpus.len(),
+        "the replacement keeps the length"
+    );
+    let at = bytes
+        .windows(corpus.len())
+        .position(|window| window == corpus.as_bytes())
+        .expect("is in the file");
     let mut forged = bytes.clone();
     forged[at..at + corpus.len()].copy_from_slice(changed.as_bytes());
     std::fs::write(&path, forged).expect("writes");

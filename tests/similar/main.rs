@@ -8,5 +8,6 @@ mod broken_input;
 #[cfg(feature = "cli")]
 mod command;
 mod corpus;
+mod embeddings;
 mod index_file;
 mod support;

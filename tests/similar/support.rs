@@ -65,19 +65,28 @@ impl Grove {
     /// The answer for a model of the grove.
     pub fn ask_with(&self, model: &str, options: Options) -> Analysis {
         let index = self.index();
-        let query = QueryFile::open(model, self.root(), index.layout(), false).expect("a model of the grove");
+        let query = QueryFile::open(model, self.root(), index.layout(), false)
+            .expect("a model of the grove");
         analyse(&index, &query, options)
     }
 }
 
 /// The finding for one definition.
 pub fn finding<'a>(analysis: &'a Analysis, name: &str) -> &'a Finding {
-    analysis.findings.iter().find(|finding| finding.name == name).unwrap_or_else(|| panic!("no finding for {name}"))
+    analysis
+        .findings
+        .iter()
+        .find(|finding| finding.name == name)
+        .unwrap_or_else(|| panic!("no finding for {name}"))
 }
 
 /// The names of the best matches.
 pub fn best<'a>(analysis: &'a Analysis, name: &str) -> Vec<&'a str> {
-    finding(analysis, name).best.iter().map(|found| found.name.as_str()).collect()
+    finding(analysis, name)
+        .best
+        .iter()
+        .map(|found| found.name.as_str())
+        .collect()
 }
 
 fn copy(from: &Path, to: &Path) {

@@ -21,8 +21,13 @@ fn default_folder(index: &Index) -> Option<PathBuf> {
 
 /// The folder to build in or to send from.
 fn own_folder(arguments: &SimilarArguments, index: &Index) -> Result<PathBuf, AnyError> {
-    let folder = arguments.embed_index.clone().or_else(|| default_folder(index));
-    folder.ok_or_else(|| "there is no folder for the user's caches; name one with --embed-index".into())
+    let folder = arguments
+        .embed_index
+        .clone()
+        .or_else(|| default_folder(index));
+    folder.ok_or_else(|| {
+        "there is no folder for the user's caches; name one with --embed-index".into()
+    })
 }
 
 /// Sends the index to the Hub.
@@ -63,7 +68,11 @@ mod with_models {
     use crate::cli::output;
 
     /// Embeds the repository and keeps the index.
-    pub fn build(arguments: &SimilarArguments, index: &Index, model: &Path) -> Result<(), AnyError> {
+    pub fn build(
+        arguments: &SimilarArguments,
+        index: &Index,
+        model: &Path,
+    ) -> Result<(), AnyError> {
         let embedder = load(arguments, model, None)?;
         let bar = output::bar("embedding definitions");
         let built = embed::build(index.layout(), &embedder, &|through, total| {
@@ -72,8 +81,16 @@ mod with_models {
         });
         bar.finish_and_clear();
         let (dense, embeddings, faults) = built?;
-        let known: Vec<&str> = index.corpus().faults().map(|fault| fault.path.as_str()).collect();
-        report_faults(faults.iter().filter(|fault| !known.contains(&fault.path.as_str())));
+        let known: Vec<&str> = index
+            .corpus()
+            .faults()
+            .map(|fault| fault.path.as_str())
+            .collect();
+        report_faults(
+            faults
+                .iter()
+                .filter(|fault| !known.contains(&fault.path.as_str())),
+        );
         let folder = own_folder(arguments, index)?;
         dense.write(&folder)?;
         note(&format!(
@@ -102,15 +119,19 @@ mod with_models {
             .filter(|name| !dense.tokens().contains_key(name))
             .count();
         if missing > 0 {
-            note(&format!("{missing} definitions have no vector in {}; --build --embed adds them", folder.display()));
+            note(&format!(
+                "{missing} definitions have no vector in {}; --build --embed adds them",
+                folder.display()
+            ));
         }
         let embedder = load(arguments, model, Some(&dense))?;
         let source = query.source.replace("\r\n", "\n").replace('\r', "\n");
-        let texts: BTreeMap<String, String> = compat::script_definitions(&source, &query.code.model)
-            .map_err(|fault| fault.at(query.file_name()).to_string())?
-            .into_iter()
-            .map(|definition| (definition.name, definition.sanitized))
-            .collect();
+        let texts: BTreeMap<String, String> =
+            compat::script_definitions(&source, &query.code.model)
+                .map_err(|fault| fault.at(query.file_name()).to_string())?
+                .into_iter()
+                .map(|definition| (definition.name, definition.sanitized))
+                .collect();
         let inputs: Vec<&str> = texts.values().map(String::as_str).collect();
         let bar = output::bar("embedding the file's definitions");
         bar.set_length(inputs.len() as u64);
@@ -127,7 +148,9 @@ mod with_models {
             .collect();
         let top = usize::from(arguments.top);
         let age = |name: &str| {
-            let day = index.dates_of(name.split('/').next().unwrap_or_default()).available();
+            let day = index
+                .dates_of(name.split('/').next().unwrap_or_default())
+                .available();
             (day.is_none(), day)
         };
         for finding in &mut analysis.findings {
@@ -135,7 +158,10 @@ mod with_models {
                 Some(vector) => dense.nearest(vector, &normalised(&query.code.model), top, age)?,
                 None => Vec::new(),
             };
-            let scored = |(name, score): (&str, f32)| Scored { name: name.to_owned(), score: f64::from(score) };
+            let scored = |(name, score): (&str, f32)| Scored {
+                name: name.to_owned(),
+                score: f64::from(score),
+            };
             finding.embedding = Some(nearest.into_iter().map(scored).collect());
         }
         Ok(())
@@ -153,13 +179,20 @@ mod with_models {
     }
 
     /// Loads the model, with the pooling that was asked for, that of the index, or its own.
-    fn load(arguments: &SimilarArguments, model: &Path, dense: Option<&DenseIndex>) -> Result<ModelEmbedder, AnyError> {
+    fn load(
+        arguments: &SimilarArguments,
+        model: &Path,
+        dense: Option<&DenseIndex>,
+    ) -> Result<ModelEmbedder, AnyError> {
         // The script writes no note; it always takes the mean.
         let of_index = dense.map(|dense| dense.note("pooling").unwrap_or("mean"));
-        let pooling = match arguments.pooling.as_deref().or(of_index) {
-            Some(name) => Some(pooling_of_name(name).ok_or_else(|| format!("{name:?} is no pooling; mean, last-token and cls are"))?),
-            None => None,
-        };
+        let pooling =
+            match arguments.pooling.as_deref().or(of_index) {
+                Some(name) => Some(pooling_of_name(name).ok_or_else(|| {
+                    format!("{name:?} is no pooling; mean, last-token and cls are")
+                })?),
+                None => None,
+            };
         let device = arguments.device.open()?;
         let spinner = output::spinner("loading the model");
         let loaded = ModelEmbedder::load(model, &device, pooling);
@@ -172,23 +205,34 @@ mod with_models {
         if let Some(folder) = &arguments.embed_index {
             return match hub::has_all(folder) {
                 true => Ok(folder.clone()),
-                false => Err(format!("{} has no index of embeddings; --build --embed makes one", folder.display()).into()),
+                false => Err(format!(
+                    "{} has no index of embeddings; --build --embed makes one",
+                    folder.display()
+                )
+                .into()),
             };
         }
         let here = PathBuf::from(".");
-        let local = [Some(here), default_folder(index)].into_iter().flatten().find(|folder| hub::has_all(folder));
+        let local = [Some(here), default_folder(index)]
+            .into_iter()
+            .flatten()
+            .find(|folder| hub::has_all(folder));
         if let Some(folder) = local {
             return Ok(folder);
         }
         let spinner = output::spinner(format!("fetching {}", arguments.hub_dataset));
         let fetched = hub::fetch(&arguments.hub_dataset);
         spinner.finish_and_clear();
-        fetched.map_err(|error| format!("there is no index of embeddings (--build --embed makes one), and {error}").into())
+        fetched.map_err(|error| {
+            format!("there is no index of embeddings (--build --embed makes one), and {error}")
+                .into()
+        })
     }
 }
 
 #[cfg(not(feature = "embed"))]
-const NOT_BUILT: &str = "this burnscope was built without models; build it with `cargo build --features embed`";
+const NOT_BUILT: &str =
+    "this burnscope was built without models; build it with `cargo build --features embed`";
 
 #[cfg(not(feature = "embed"))]
 pub(super) fn build(_: &SimilarArguments, _: &Index, _: &Path) -> Result<(), AnyError> {

@@ -74,8 +74,12 @@ pub fn build(
 ) -> Result<(DenseIndex, Embeddings, Vec<Fault>), EmbedError> {
     let (mut files, faults) = compat::read_all(layout, &|| ());
     files.sort_by(|a, b| a.path.cmp(&b.path));
-    let definitions: Vec<(String, &compat::ScriptDefinition)> = files.iter().flat_map(named).collect();
-    let texts: Vec<&str> = definitions.iter().map(|(_, definition)| definition.sanitized.as_str()).collect();
+    let definitions: Vec<(String, &compat::ScriptDefinition)> =
+        files.iter().flat_map(named).collect();
+    let texts: Vec<&str> = definitions
+        .iter()
+        .map(|(_, definition)| definition.sanitized.as_str())
+        .collect();
     let mut embeddings = embedder.embed(&texts, &|through| done(through, texts.len()))?;
     let tokens: BTreeMap<String, Vec<String>> = definitions
         .iter()
@@ -88,9 +92,17 @@ pub fn build(
     let names = definitions.into_iter().map(|(name, _)| name).collect();
     let vectors = std::mem::take(&mut embeddings.vectors);
     let index = DenseIndex::new(names, embedder.dimensions(), vectors).map_err(EmbedError::Run)?;
-    Ok((index.with_tokens(tokens).with_note("pooling", embedder.pooling()), embeddings, faults))
+    Ok((
+        index
+            .with_tokens(tokens)
+            .with_note("pooling", embedder.pooling()),
+        embeddings,
+        faults,
+    ))
 }
 
 fn named(file: &ScriptFile) -> impl Iterator<Item = (String, &compat::ScriptDefinition)> {
-    file.definitions.iter().map(|definition| (format!("{}:{}", file.path, definition.name), definition))
+    file.definitions
+        .iter()
+        .map(|definition| (format!("{}:{}", file.path, definition.name), definition))
 }

@@ -48,24 +48,39 @@ impl ModelEmbedder {
     /// # Errors
     ///
     /// A folder without a supported model, tokenizer or pooling.
-    pub fn load(folder: &Path, device: &Device, pooling: Option<Pooling>) -> Result<Self, EmbedError> {
+    pub fn load(
+        folder: &Path,
+        device: &Device,
+        pooling: Option<Pooling>,
+    ) -> Result<Self, EmbedError> {
         let model = models::load(folder, device).map_err(|e| load_error(folder, e))?;
         let path = folder.join("tokenizer.json");
-        let mut tokenizer = Tokenizer::from_bytes(read_bounded(&path)?).map_err(|e| load_error(&path, e))?;
+        let mut tokenizer =
+            Tokenizer::from_bytes(read_bounded(&path)?).map_err(|e| load_error(&path, e))?;
         tokenizer.with_padding(None);
-        tokenizer.with_truncation(None).map_err(|e| load_error(&path, e))?;
+        tokenizer
+            .with_truncation(None)
+            .map_err(|e| load_error(&path, e))?;
         let tokenizer_config = read_optional(&folder.join("tokenizer_config.json"))?;
         let pad_left = tokenizer_config["padding_side"] == "left";
-        let pad_token = token_text(&tokenizer_config["pad_token"]).and_then(|token| tokenizer.token_to_id(token));
-        let model_max = tokenizer_config["model_max_length"].as_f64().filter(|length| *length >= 1.0);
-        let sentence_max = read_optional(&folder.join("sentence_bert_config.json"))?["max_seq_length"].as_u64();
+        let pad_token = token_text(&tokenizer_config["pad_token"])
+            .and_then(|token| tokenizer.token_to_id(token));
+        let model_max = tokenizer_config["model_max_length"]
+            .as_f64()
+            .filter(|length| *length >= 1.0);
+        let sentence_max =
+            read_optional(&folder.join("sentence_bert_config.json"))?["max_seq_length"].as_u64();
         let most_tokens = [
             Some(MOST_TOKENS),
             Some(model.limits().max_positions),
             model_max.map(|length| length.min(MOST_TOKENS as f64) as usize),
             sentence_max.and_then(|length| usize::try_from(length).ok()),
         ];
-        let most_tokens = most_tokens.into_iter().flatten().min().unwrap_or(MOST_TOKENS);
+        let most_tokens = most_tokens
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap_or(MOST_TOKENS);
         let mut embedder = Self {
             pooling: match pooling {
                 Some(pooling) => pooling,
@@ -79,11 +94,17 @@ impl ModelEmbedder {
             dimensions: 0,
         };
         if embedder.window_tokens() == 0 {
-            return Err(load_error(folder, format!("takes only {most_tokens} tokens, fewer than its tokenizer adds")));
+            return Err(load_error(
+                folder,
+                format!("takes only {most_tokens} tokens, fewer than its tokenizer adds"),
+            ));
         }
         // The width is what the model gives, whatever its configuration calls it.
         let probe = embedder.tokens("x")?;
-        let vectors = embedder.run(&[&Window { text: 0, tokens: probe }])?;
+        let vectors = embedder.run(&[&Window {
+            text: 0,
+            tokens: probe,
+        }])?;
         embedder.dimensions = vectors.len();
         Ok(embedder)
     }
@@ -100,7 +121,10 @@ impl ModelEmbedder {
     }
 
     fn tokens(&self, text: &str) -> Result<Vec<i64>, EmbedError> {
-        let encoding = self.tokenizer.encode(text, true).map_err(|e| EmbedError::Run(e.to_string()))?;
+        let encoding = self
+            .tokenizer
+            .encode(text, true)
+            .map_err(|e| EmbedError::Run(e.to_string()))?;
         let mut tokens: Vec<i64> = encoding.get_ids().iter().map(|&id| i64::from(id)).collect();
         if tokens.is_empty() {
             tokens.push(self.pad_token);
@@ -112,15 +136,27 @@ impl ModelEmbedder {
     fn windows(&self, at: usize, text: &str) -> Result<(Vec<Window>, bool, bool), EmbedError> {
         let whole = self.tokens(text)?;
         if whole.len() <= self.most_tokens {
-            return Ok((vec![Window { text: at, tokens: whole }], false, false));
+            return Ok((
+                vec![Window {
+                    text: at,
+                    tokens: whole,
+                }],
+                false,
+                false,
+            ));
         }
         let count = |piece: &str| {
-            self.tokenizer.encode(piece, false).map_or(usize::MAX / 2, |encoding| encoding.get_ids().len())
+            self.tokenizer
+                .encode(piece, false)
+                .map_or(usize::MAX / 2, |encoding| encoding.get_ids().len())
         };
         let mut cut = false;
         let mut windows = Vec::new();
         for piece in divide(text, self.window_tokens(), &count) {
-            let encoding = self.tokenizer.encode(piece, true).map_err(|e| EmbedError::Run(e.to_string()))?;
+            let encoding = self
+                .tokenizer
+                .encode(piece, true)
+                .map_err(|e| EmbedError::Run(e.to_string()))?;
             let mut tokens: Vec<i64> = encoding.get_ids().iter().map(|&id| i64::from(id)).collect();
             if tokens.len() > self.most_tokens {
                 // The tokens that the tokenizer adds at the end stay at the end.
@@ -141,20 +177,32 @@ impl ModelEmbedder {
 
     /// The vectors of one batch, one after the other.
     fn run(&self, batch: &[&Window]) -> Result<Vec<f32>, EmbedError> {
-        let longest = batch.iter().map(|window| window.tokens.len()).max().unwrap_or(0);
+        let longest = batch
+            .iter()
+            .map(|window| window.tokens.len())
+            .max()
+            .unwrap_or(0);
         let mut ids = Vec::with_capacity(batch.len());
         let mut mask = Vec::with_capacity(batch.len());
         for window in batch {
             let padding = longest - window.tokens.len();
-            let (before, after) = if self.pad_left { (padding, 0) } else { (0, padding) };
+            let (before, after) = if self.pad_left {
+                (padding, 0)
+            } else {
+                (0, padding)
+            };
             let row = |pad: i64, inside: &mut dyn Iterator<Item = i64>| -> Vec<i64> {
-                std::iter::repeat_n(pad, before).chain(inside).chain(std::iter::repeat_n(pad, after)).collect()
+                std::iter::repeat_n(pad, before)
+                    .chain(inside)
+                    .chain(std::iter::repeat_n(pad, after))
+                    .collect()
             };
             ids.push(row(self.pad_token, &mut window.tokens.iter().copied()));
             mask.push(row(0, &mut std::iter::repeat_n(1, window.tokens.len())));
         }
         let matrix = |rows: &[Vec<i64>]| {
-            IntMatrix::from_rows(rows).ok_or_else(|| EmbedError::Run("a batch without tokens".to_owned()))
+            IntMatrix::from_rows(rows)
+                .ok_or_else(|| EmbedError::Run("a batch without tokens".to_owned()))
         };
         let mut inputs = ModelInputs::new(matrix(&ids)?);
         inputs.attention_mask = Some(matrix(&mask)?);
@@ -166,7 +214,10 @@ impl ModelEmbedder {
         let state = last_hidden_state(self.model.model(), tensors)
             .ok_or_else(|| EmbedError::Run("the model gives no hidden states".to_owned()))?;
         let pooled = normalize(self.pooling.pool(state, mask));
-        pooled.into_data().to_vec::<f32>().map_err(|e| EmbedError::Run(format!("{e:?}")))
+        pooled
+            .into_data()
+            .to_vec::<f32>()
+            .map_err(|e| EmbedError::Run(format!("{e:?}")))
     }
 }
 
@@ -180,7 +231,10 @@ impl Embedder for ModelEmbedder {
     }
 
     fn embed(&self, texts: &[&str], done: &dyn Fn(usize)) -> Result<Embeddings, EmbedError> {
-        let mut embeddings = Embeddings { vectors: vec![0.0; texts.len() * self.dimensions], ..Embeddings::default() };
+        let mut embeddings = Embeddings {
+            vectors: vec![0.0; texts.len() * self.dimensions],
+            ..Embeddings::default()
+        };
         let mut windows = Vec::with_capacity(texts.len());
         for (at, text) in texts.iter().enumerate() {
             let (of_text, divided, cut) = self.windows(at, text)?;
@@ -194,7 +248,9 @@ impl Embedder for ModelEmbedder {
         let mut through = 0;
         let mut rest = windows.as_slice();
         while let Some(longest) = rest.first() {
-            let size = (BATCH_TOKENS / longest.tokens.len().max(1)).clamp(1, BATCH_TEXTS).min(rest.len());
+            let size = (BATCH_TOKENS / longest.tokens.len().max(1))
+                .clamp(1, BATCH_TEXTS)
+                .min(rest.len());
             let (batch, after) = rest.split_at(size);
             let vectors = self.run(&batch.iter().collect::<Vec<_>>())?;
             for (window, vector) in batch.iter().zip(vectors.chunks_exact(self.dimensions)) {
@@ -219,7 +275,10 @@ impl Embedder for ModelEmbedder {
 }
 
 /// The hidden states, without the head that a causal model would put on them.
-fn last_hidden_state(model: &Model, tensors: models::InputTensors) -> Option<burn::tensor::Tensor<3>> {
+fn last_hidden_state(
+    model: &Model,
+    tensors: models::InputTensors,
+) -> Option<burn::tensor::Tensor<3>> {
     use crate::models::Architecture;
     let outputs = match model {
         Model::BertModel(model) => model.run(tensors),
@@ -242,7 +301,9 @@ pub fn pooling_name(pooling: Pooling) -> &'static str {
 
 /// The pooling of a name, see [`pooling_name`].
 pub fn pooling_of_name(name: &str) -> Option<Pooling> {
-    [Pooling::Mean, Pooling::LastToken, Pooling::Cls].into_iter().find(|&pooling| pooling_name(pooling) == name)
+    [Pooling::Mean, Pooling::LastToken, Pooling::Cls]
+        .into_iter()
+        .find(|&pooling| pooling_name(pooling) == name)
 }
 
 /// What the checkpoint's sentence-transformers configuration says; without one the mean, as the
@@ -266,10 +327,18 @@ fn checkpoint_pooling(folder: &Path) -> Result<Pooling, EmbedError> {
         .map(|(key, _)| key.as_str())
         .collect();
     match chosen.as_slice() {
-        [one] => known.iter().find(|(key, _)| key == one).map(|&(_, pooling)| pooling),
+        [one] => known
+            .iter()
+            .find(|(key, _)| key == one)
+            .map(|&(_, pooling)| pooling),
         _ => None,
     }
-    .ok_or_else(|| load_error(&path, format!("asks for the pooling {chosen:?}; mean, last token and cls are known")))
+    .ok_or_else(|| {
+        load_error(
+            &path,
+            format!("asks for the pooling {chosen:?}; mean, last token and cls are known"),
+        )
+    })
 }
 
 /// The text of a token, written plainly or as an object with its properties.
@@ -278,7 +347,10 @@ fn token_text(token: &Value) -> Option<&str> {
 }
 
 fn load_error(path: &Path, reason: impl ToString) -> EmbedError {
-    EmbedError::Load { path: path.to_path_buf(), reason: reason.to_string() }
+    EmbedError::Load {
+        path: path.to_path_buf(),
+        reason: reason.to_string(),
+    }
 }
 
 /// A JSON file, or `null` if there is none.
@@ -292,7 +364,9 @@ fn read_optional(path: &Path) -> Result<Value, EmbedError> {
 fn read_bounded(path: &Path) -> Result<Vec<u8>, EmbedError> {
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(|e| load_error(path, e))?;
-    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|e| load_error(path, e))?;
+    file.take(MAX_FILE_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|e| load_error(path, e))?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(load_error(path, "is too large"));
     }

@@ -32,9 +32,8 @@ pub fn divide<'a>(text: &'a str, most: usize, count: &dyn Fn(&str) -> usize) -> 
 
 /// The text from each statement's line to the next one's, without gaps.
 fn ranges(text: &str) -> Vec<(usize, usize)> {
-    let mut starts = statement_starts(text).unwrap_or_else(|| {
-        text.match_indices('\n').map(|(at, _)| at + 1).collect()
-    });
+    let mut starts = statement_starts(text)
+        .unwrap_or_else(|| text.match_indices('\n').map(|(at, _)| at + 1).collect());
     starts.push(0);
     starts.sort_unstable();
     starts.dedup();
@@ -49,7 +48,8 @@ fn statement_starts(text: &str) -> Option<Vec<usize>> {
     impl<'a> StatementVisitor<'a> for Starts<'_> {
         fn visit_stmt(&mut self, statement: &'a Stmt) {
             let at = statement.start().to_usize();
-            self.1.push(self.0[..at].rfind('\n').map_or(0, |newline| newline + 1));
+            self.1
+                .push(self.0[..at].rfind('\n').map_or(0, |newline| newline + 1));
             walk_stmt(self, statement);
         }
     }
@@ -75,7 +75,10 @@ mod tests {
         assert!(pieces.len() > 1);
         for piece in &pieces {
             assert!(words(piece) <= 6, "{piece:?}");
-            assert!(!piece.trim_start().starts_with(['1', '2', ')']), "divided inside a statement: {piece:?}");
+            assert!(
+                !piece.trim_start().starts_with(['1', '2', ')']),
+                "divided inside a statement: {piece:?}"
+            );
         }
         assert_eq!(divide(text, 1000, &words), [text]);
     }
@@ -83,7 +86,10 @@ mod tests {
     #[test]
     fn a_statement_that_is_too_long_stands_alone() {
         let text = "a = 1\nb = [1, 2, 3, 4, 5, 6, 7, 8]\nc = 2\n";
-        assert_eq!(divide(text, 4, &words), ["a = 1\n", "b = [1, 2, 3, 4, 5, 6, 7, 8]\n", "c = 2\n"]);
+        assert_eq!(
+            divide(text, 4, &words),
+            ["a = 1\n", "b = [1, 2, 3, 4, 5, 6, 7, 8]\n", "c = 2\n"]
+        );
     }
 
     #[test]
