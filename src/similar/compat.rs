@@ -387,7 +387,7 @@ mod tests {
             "sam",
             "SamModel",
         );
-        assert_eq!(sanitized, "x = downModelple(ModelMask) ");
+        assert_eq!(sanitized, "x = downModelple(ModelMask) \n");
     }
 
     #[test]
