@@ -16,6 +16,8 @@ pub mod models;
 pub mod python;
 #[cfg(feature = "skips")]
 pub mod skips;
+#[cfg(feature = "similar")]
+pub mod similar;
 pub mod summary;
 pub mod trace;
 

@@ -10,6 +10,8 @@ mod output;
 mod show;
 #[cfg(feature = "skips")]
 mod skips;
+#[cfg(feature = "similar")]
+mod similar;
 #[cfg(feature = "models")]
 mod trace;
 mod tree;
@@ -42,6 +44,8 @@ enum Command {
     Show(show::ShowArguments),
     #[cfg(feature = "skips")]
     Skips(skips::SkipsArgs),
+    #[cfg(feature = "similar")]
+    Similar(similar::SimilarArguments),
     #[cfg(feature = "models")]
     Demo(demo::DemoArguments),
 }
@@ -64,6 +68,8 @@ pub fn main() -> ExitCode {
         Command::Show(arguments) => show::run(&arguments),
         #[cfg(feature = "skips")]
         Command::Skips(arguments) => Ok(skips::run(&arguments)),
+        #[cfg(feature = "similar")]
+        Command::Similar(arguments) => similar::run(&arguments),
         #[cfg(feature = "models")]
         Command::Demo(arguments) => demo::run(&arguments),
     };
