@@ -14,10 +14,10 @@ pub mod format;
 pub mod models;
 #[cfg(feature = "skips")]
 pub mod python;
-#[cfg(feature = "skips")]
-pub mod skips;
 #[cfg(feature = "similar")]
 pub mod similar;
+#[cfg(feature = "skips")]
+pub mod skips;
 pub mod summary;
 pub mod trace;
 

@@ -252,7 +252,7 @@ fn edge_runs_name_the_first_and_last_three_of_each_dimension() {
     let whole = |shape: &[usize]| edge_runs(shape).into_iter().flatten().count();
     assert_eq!((edge_runs(&[]).len(), whole(&[])), (1, 1));
     assert_eq!((edge_runs(&[1000]).len(), whole(&[1000])), (1, 1000));
-    assert_eq!(edge_runs(&[0, 5]), []);
+    assert!(edge_runs(&[0, 5]).is_empty());
     assert_eq!(edge_runs(&[1001]), [0..3, 998..1001]);
     assert_eq!(edge_runs(&[2, 600]), [0..3, 597..603, 1197..1200]);
     assert_eq!(edge_runs(&[600, 2]), [0..6, 1194..1200]);

@@ -8,10 +8,10 @@ mod demo;
 mod model_inputs;
 mod output;
 mod show;
-#[cfg(feature = "skips")]
-mod skips;
 #[cfg(feature = "similar")]
 mod similar;
+#[cfg(feature = "skips")]
+mod skips;
 #[cfg(feature = "models")]
 mod trace;
 mod tree;
