@@ -52,8 +52,14 @@ fn print(node: &Node) {
     if let Some(Value::Tensor(tensor)) = &node.outputs
         && let Some(summary) = &tensor.summary
     {
-        let (mean, std) = (summary.mean.unwrap_or(f64::NAN), summary.std.unwrap_or(f64::NAN));
-        println!("{:10} {:?} mean {mean:.4} std {std:.4} zeros {}", node.path, tensor.shape, summary.zeros);
+        let (mean, std) = (
+            summary.mean.unwrap_or(f64::NAN),
+            summary.std.unwrap_or(f64::NAN),
+        );
+        println!(
+            "{:10} {:?} mean {mean:.4} std {std:.4} zeros {}",
+            node.path, tensor.shape, summary.zeros
+        );
     }
     node.children.iter().for_each(print);
 }

@@ -13,14 +13,17 @@ use syn::{
 /// Visits a body and replaces the calls in it.
 pub struct CallRewriter<'a> {
     krate: &'a Path,
+    /// Methods whose calls on `self` are left alone.
+    skipped: &'a [String],
     /// Loop variables and the field they run over: `for layer in &self.layers`.
     bindings: Vec<(String, String)>,
 }
 
 impl<'a> CallRewriter<'a> {
-    pub fn new(krate: &'a Path) -> Self {
+    pub fn new(krate: &'a Path, skipped: &'a [String]) -> Self {
         Self {
             krate,
+            skipped,
             bindings: Vec::new(),
         }
     }
@@ -73,6 +76,12 @@ impl<'a> CallRewriter<'a> {
             Expr::Unary(inner) => self.hint(&inner.expr),
             _ => String::new(),
         }
+    }
+
+    fn is_recorded(&self, call: &ExprMethodCall) -> bool {
+        let method = call.method.to_string();
+        let on_self = matches!(&*call.receiver, Expr::Path(path) if path.path.is_ident("self"));
+        method.starts_with("forward") && !(on_self && self.skipped.contains(&method))
     }
 
     fn bind(&mut self, pattern: &Pat, source: &Expr) {
@@ -205,10 +214,6 @@ fn place(expression: &Expr) -> Option<TokenStream> {
     }
 }
 
-fn is_forward(call: &ExprMethodCall) -> bool {
-    call.method.to_string().starts_with("forward")
-}
-
 impl VisitMut for CallRewriter<'_> {
     fn visit_expr_mut(&mut self, expression: &mut Expr) {
         let known = self.bindings.len();
@@ -226,12 +231,12 @@ impl VisitMut for CallRewriter<'_> {
             Expr::Await(wait) => {
                 // The call inside was left alone below: the scope must last until the future is ready.
                 if let Expr::MethodCall(call) = &*wait.base
-                    && is_forward(call)
+                    && self.is_recorded(call)
                 {
                     *expression = self.rewrite(call.clone(), true);
                 }
             }
-            Expr::MethodCall(call) if is_forward(call) => {
+            Expr::MethodCall(call) if self.is_recorded(call) => {
                 *expression = self.rewrite(call.clone(), false)
             }
             _ => {}
@@ -241,7 +246,7 @@ impl VisitMut for CallRewriter<'_> {
 
     fn visit_expr_await_mut(&mut self, wait: &mut syn::ExprAwait) {
         match &mut *wait.base {
-            Expr::MethodCall(call) if is_forward(call) => {
+            Expr::MethodCall(call) if self.is_recorded(call) => {
                 syn::visit_mut::visit_expr_method_call_mut(self, call);
             }
             base => self.visit_expr_mut(base),

@@ -17,6 +17,7 @@ pub fn trace(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
     let arguments = TraceArguments::parse(arguments)?;
     if let Ok(mut block) = syn::parse2::<ItemImpl>(item.clone()) {
         let trait_path = block.trait_.as_ref().map(|(_, path, _)| path.clone());
+        let skipped = skipped_methods(&block)?;
         let mut traced = 0;
         for item in &mut block.items {
             let ImplItem::Fn(method) = item else { continue };
@@ -26,7 +27,7 @@ pub fn trace(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
             // An associated function has no module to belong to.
             let has_self = method.sig.receiver().is_some();
             if !refinement.skip && (asked || (forward && has_self)) {
-                traced_method(&arguments.krate, trait_path.as_ref(), method)?;
+                traced_method(&arguments.krate, trait_path.as_ref(), &skipped, method)?;
                 traced += 1;
             } else if refinement.skip {
                 // A skipped method counts as a decision, not as a mistake.
@@ -48,8 +49,21 @@ pub fn trace(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
             "`#[burnscope::trace]` goes on an `impl` block or on a method in one",
         )
     })?;
-    traced_method(&arguments.krate, None, &mut method)?;
+    traced_method(&arguments.krate, None, &[], &mut method)?;
     Ok(quote!(#method))
+}
+
+/// The methods of a block that are marked `skip`: calls of them on `self` are not recorded either.
+fn skipped_methods(block: &ItemImpl) -> Result<Vec<String>> {
+    let mut skipped = Vec::new();
+    for item in &block.items {
+        if let ImplItem::Fn(method) = item
+            && Refinement::read(&method.attrs)?.skip
+        {
+            skipped.push(method.sig.ident.to_string());
+        }
+    }
+    Ok(skipped)
 }
 
 /// Removes `#[burnscope::trace]` or an imported `#[trace]`, which the block's own attribute does for it.
@@ -65,7 +79,12 @@ fn take_trace_attribute(attributes: &mut Vec<Attribute>) -> bool {
     attributes.len() < before
 }
 
-fn traced_method(krate: &Path, trait_path: Option<&Path>, method: &mut ImplItemFn) -> Result<()> {
+fn traced_method(
+    krate: &Path,
+    trait_path: Option<&Path>,
+    skipped: &[String],
+    method: &mut ImplItemFn,
+) -> Result<()> {
     let signature = &mut method.sig;
     if let Some(constness) = &signature.constness {
         return Err(Error::new(
@@ -108,7 +127,7 @@ fn traced_method(krate: &Path, trait_path: Option<&Path>, method: &mut ImplItemF
     let closure_output = (!impl_trait).then(|| quote!(-> #output));
 
     let mut body = method.block.clone();
-    CallRewriter::new(krate).visit_block_mut(&mut body);
+    CallRewriter::new(krate, skipped).visit_block_mut(&mut body);
 
     // A run without gradients is a run of the module's gradient-free copy. It is not possible where
     // the result borrows from the module, or where the call changes it.
@@ -116,9 +135,11 @@ fn traced_method(krate: &Path, trait_path: Option<&Path>, method: &mut ImplItemF
         Some(path) => quote!(<Self as #path>),
         None => quote!(Self),
     };
-    let (wait, scope_body) = if signature.asyncness.is_some() {
+    let again = quote!(#owner::#ident(&__burnscope_copy, #(#names),*));
+    let (again, scope_body) = if signature.asyncness.is_some() {
         (
-            Some(quote!(.await)),
+            // A future that contains itself needs an indirection.
+            quote!(::std::boxed::Box::pin(#again).await),
             quote! {
                 let __burnscope_out #annotation = #krate::__private::in_scope(
                     __burnscope_scope.as_ref(),
@@ -128,7 +149,7 @@ fn traced_method(krate: &Path, trait_path: Option<&Path>, method: &mut ImplItemF
         )
     } else {
         (
-            None,
+            again,
             quote! {
                 #[allow(clippy::redundant_closure_call)]
                 let __burnscope_out #annotation = {
@@ -143,7 +164,7 @@ fn traced_method(krate: &Path, trait_path: Option<&Path>, method: &mut ImplItemF
             if let ::core::option::Option::Some(__burnscope_copy) =
                 (&&&#krate::__private::ModuleProbe(#this)).without_gradients()
             {
-                return #owner::#ident(&__burnscope_copy, #(#names),*)#wait;
+                return #again;
             }
         }
     });

@@ -44,14 +44,17 @@ pub struct Receiver {
     pub(crate) type_name: &'static str,
     /// Absent for a parameterless module and for anything that is no module.
     pub(crate) first_param: Option<FirstParam>,
+    /// Whether it is known to be a module: a trait object and a pointer to a pointer are not.
+    pub(crate) is_module: bool,
 }
 
 impl Receiver {
-    fn new<T: ?Sized>(value: &T, first_param: Option<FirstParam>) -> Self {
+    fn new<T: ?Sized>(value: &T, first_param: Option<FirstParam>, is_module: bool) -> Self {
         Self {
             address: std::ptr::from_ref(value).cast::<()>().addr(),
             type_name: std::any::type_name::<T>(),
             first_param,
+            is_module,
         }
     }
 
@@ -72,7 +75,7 @@ pub trait KnownModule<T> {
 
 impl<T: Module> KnownModule<T> for &&ModuleProbe<'_, T> {
     fn identify(&self) -> Receiver {
-        Receiver::new(self.0, FirstParam::of(self.0))
+        Receiver::new(self.0, FirstParam::of(self.0), true)
     }
 
     fn without_gradients(&self) -> Option<T> {
@@ -102,13 +105,13 @@ macro_rules! pointers {
     ($($pointer:ty),*) => {$(
         impl<T: Module> ModulePointer for &ModuleProbe<'_, $pointer> {
             fn identify(&self) -> Receiver {
-                Receiver::new::<T>(self.0, FirstParam::of::<T>(self.0))
+                Receiver::new::<T>(self.0, FirstParam::of::<T>(self.0), true)
             }
         }
 
         impl<T> AnyPointer for ModuleProbe<'_, $pointer> {
             fn identify(&self) -> Receiver {
-                Receiver::new::<T>(self.0, None)
+                Receiver::new::<T>(self.0, None, false)
             }
         }
     )*};
@@ -127,7 +130,7 @@ pub trait AnyModule<T>: Sized {
 
 impl<T> AnyModule<T> for ModuleProbe<'_, T> {
     fn identify(self) -> Receiver {
-        Receiver::new(self.0, None)
+        Receiver::new(self.0, None, false)
     }
 }
 

@@ -32,6 +32,8 @@ struct Call {
     children: Vec<CallId>,
     node: Node,
     receiver: Receiver,
+    /// What the caller's source calls the module; empty where the call was not seen from outside.
+    hint: String,
     /// Whether the path filters want it.
     selected: bool,
     /// The inputs of a call seen from outside, until it is clear whether the callee records itself.
@@ -104,8 +106,9 @@ impl Record {
         let call = &self.calls[id.0];
         call.waiting.is_some()
             && call.node.method.as_deref() == Some(method)
-            && call.receiver.type_name == receiver.type_name
-            && call.receiver.address == receiver.address
+            && (!call.receiver.is_module
+                || (call.receiver.type_name == receiver.type_name
+                    && call.receiver.address == receiver.address))
     }
 
     /// Begins a call and says whether its inputs are wanted.
@@ -120,31 +123,19 @@ impl Record {
         if let Some(parent) = parent {
             self.settle(options, parent);
         }
-        let (path, attribution) = self.resolve(options, parent, &receiver, hint);
+        let id = CallId(self.calls.len());
         let step = match parent {
             Some(parent) => self.calls[parent.0].node.step,
             None => self.roots.len() as u64,
         };
-        let count = self.counts.entry((step, path.clone())).or_default();
-        let call = std::mem::replace(count, *count + 1);
-        let id = CallId(self.calls.len());
-        let selected = options.selects(&path);
-        let kind = self
-            .names
-            .kind(&path)
-            .map_or_else(|| receiver.kind().to_owned(), str::to_owned);
         let node = Node {
-            path,
-            kind: Some(kind),
             method: Some(method.to_owned()),
             step,
-            call,
             order: id.0 as u64,
             time: Some(Time {
                 start_ns: self.now(),
                 elapsed_ns: None,
             }),
-            attribution,
             ..Node::default()
         };
         self.calls.push(Call {
@@ -152,7 +143,8 @@ impl Record {
             children: Vec::new(),
             node,
             receiver,
-            selected,
+            hint: options.segments.rename(hint.unwrap_or_default()),
+            selected: false,
             waiting: None,
             journaled: None,
             over: false,
@@ -162,7 +154,45 @@ impl Record {
             Some(parent) => self.call(parent).children.push(id),
             None => self.roots.push(id),
         }
-        (id, selected)
+        self.place(options, id);
+        (id, self.calls[id.0].selected)
+    }
+
+    /// Lets the callee take over the call that its caller announced, and says whether its inputs are
+    /// wanted. Where the caller could not see a module behind its expression, the callee's identity
+    /// decides the path.
+    pub(crate) fn adopt(&mut self, options: &Options, id: CallId, receiver: Receiver) -> bool {
+        let call = &mut self.calls[id.0];
+        if !call.receiver.is_module {
+            let step_and_path = (call.node.step, std::mem::take(&mut call.node.path));
+            let (parent, hint) = (call.parent, call.hint.clone());
+            call.receiver = receiver;
+            if let Some(count) = self.counts.get_mut(&step_and_path) {
+                *count -= 1;
+            }
+            if let Some(parent) = parent
+                && let Some(count) = self.call(parent).hints.get_mut(&hint)
+            {
+                *count = count.saturating_sub(1);
+            }
+            self.place(options, id);
+        }
+        self.calls[id.0].selected
+    }
+
+    /// Gives a call its path and what follows from it.
+    fn place(&mut self, options: &Options, id: CallId) {
+        let (path, attribution) = self.resolve(options, id);
+        let step = self.calls[id.0].node.step;
+        let count = self.counts.entry((step, path.clone())).or_default();
+        let number = std::mem::replace(count, *count + 1);
+        let known = self.names.kind(&path).map(str::to_owned);
+        let call = self.call(id);
+        call.selected = options.selects(&path);
+        call.node.kind = Some(known.unwrap_or_else(|| call.receiver.kind().to_owned()));
+        call.node.path = path;
+        call.node.call = number;
+        call.node.attribution = attribution;
     }
 
     /// Gives a call its inputs; `announced` ones wait until the callee has had its chance to name them.
@@ -323,69 +353,47 @@ impl Record {
         }
     }
 
-    /// The path of the module that `receiver` is, and how sure that is.
-    fn resolve(
-        &mut self,
-        options: &Options,
-        parent: Option<CallId>,
-        receiver: &Receiver,
-        hint: Option<&str>,
-    ) -> (String, Attribution) {
-        let step = match parent {
-            Some(parent) => self.calls[parent.0].node.step,
-            None => self.roots.len() as u64,
-        };
-        let hint = options.segments.rename(hint.unwrap_or_default());
-        let within = parent.map(|parent| self.calls[parent.0].node.path.clone());
-        if let Some(first) = &receiver.first_param {
+    /// The path of the module that a call's receiver is, and how sure that is.
+    fn resolve(&mut self, options: &Options, id: CallId) -> (String, Attribution) {
+        let call = &self.calls[id.0];
+        let (parent, step, hint) = (call.parent, call.node.step, call.hint.clone());
+        let above = parent.map(|parent| &self.calls[parent.0]);
+        if let Some(first) = &call.receiver.first_param {
             let mut found = self
                 .names
-                .candidates(first, &options.segments, receiver.kind());
-            if found.len() > 1
-                && let Some(within) = &within
+                .candidates(first, &options.segments, call.receiver.kind());
+            if let Some(above) = above
+                && found.len() > 1
             {
-                let prefix = format!("{within}.");
-                let named = format!("{prefix}{hint}");
-                let narrowed: Vec<String> = found
-                    .iter()
-                    .filter(|path| **path == named || path.starts_with(&format!("{named}.")))
-                    .cloned()
-                    .collect();
-                let below: Vec<String> = found
-                    .iter()
-                    .filter(|path| path.starts_with(&prefix))
-                    .cloned()
-                    .collect();
-                if !hint.is_empty() && !narrowed.is_empty() {
-                    found = narrowed;
-                } else if !below.is_empty() {
-                    found = below;
-                }
+                narrow(&mut found, &above.node.path, &hint);
             }
             if found.len() == 1 {
                 return (found.remove(0), Attribution::Exact);
             }
             // Shared parameters: the calls are given to the paths in turn.
-            let uses = |path: &String| self.counts.get(&(step, path.clone())).copied().unwrap_or(0);
+            let uses = |path: &String| {
+                let count = self.counts.get(&(step, path.clone()));
+                count.copied().unwrap_or(0)
+            };
             if let Some(path) = found.iter().min_by_key(|path| uses(path)) {
                 return (path.clone(), Attribution::Inferred);
             }
         }
-        let Some(parent) = parent else {
+        let (Some(parent), Some(above)) = (parent, above) else {
             let name = options.name.as_deref().or(self.names.first_root());
+            let kind = call.receiver.kind();
             // A model without parameters, or one that was never attached, is taken for the root.
-            return (
-                name.map_or_else(|| receiver.kind().to_owned(), str::to_owned),
-                Attribution::Inferred,
-            );
+            return (name.unwrap_or(kind).to_owned(), Attribution::Inferred);
         };
-        let above = &self.calls[parent.0];
         let path = above.node.path.clone();
-        if hint == "self" && above.receiver.type_name == receiver.type_name {
+        if hint == "self" && above.receiver.type_name == call.receiver.type_name {
             return (path, Attribution::Exact);
         }
         if hint.is_empty() {
-            return (format!("{path}.{}", receiver.kind()), Attribution::Inferred);
+            return (
+                format!("{path}.{}", call.receiver.kind()),
+                Attribution::Inferred,
+            );
         }
         let named = format!("{path}.{hint}");
         let count = self.call(parent).hints.entry(hint).or_default();
@@ -489,6 +497,19 @@ impl Record {
         let mut node = std::mem::take(&mut call.node);
         node.children = children;
         Some(node)
+    }
+}
+
+/// Of several paths, keeps those that the caller's own path and the name in its source speak for.
+fn narrow(found: &mut Vec<String>, within: &str, hint: &str) {
+    let prefix = format!("{within}.");
+    let named = format!("{prefix}{hint}");
+    let element = format!("{named}.");
+    let called = |path: &String| *path == named || path.starts_with(&element);
+    if !hint.is_empty() && found.iter().any(called) {
+        found.retain(called);
+    } else if found.iter().any(|path| path.starts_with(&prefix)) {
+        found.retain(|path| path.starts_with(&prefix));
     }
 }
 

@@ -116,10 +116,9 @@ impl Scope {
         if session.record().is_over(call) {
             return;
         }
-        let outputs = session
-            .record()
-            .wants(call)
-            .then(|| outputs(&mut Recorder { session }));
+        // Not in one expression: the session must not be locked while a value is looked at.
+        let wanted = session.record().wants(call);
+        let outputs = wanted.then(|| outputs(&mut Recorder { session }));
         session.record().returned(session.options(), call, outputs);
     }
 }
@@ -169,7 +168,10 @@ pub fn enter_scope(
         .call
         .filter(|call| session.record().announced(*call, &receiver, method));
     let (call, wanted) = match announced {
-        Some(call) => (call, session.record().wants(call)),
+        Some(call) => (
+            call,
+            session.record().adopt(session.options(), call, receiver),
+        ),
         None => session
             .record()
             .begin(session.options(), frame.call, receiver, method, None),

@@ -8,6 +8,10 @@ mod demo;
 mod model_inputs;
 mod output;
 mod show;
+#[cfg(feature = "similar")]
+mod similar;
+#[cfg(feature = "skips")]
+mod skips;
 #[cfg(feature = "models")]
 mod trace;
 mod tree;
@@ -38,6 +42,10 @@ enum Command {
     #[cfg(feature = "models")]
     Trace(trace::TraceArguments),
     Show(show::ShowArguments),
+    #[cfg(feature = "skips")]
+    Skips(skips::SkipsArgs),
+    #[cfg(feature = "similar")]
+    Similar(similar::SimilarArguments),
     #[cfg(feature = "models")]
     Demo(demo::DemoArguments),
 }
@@ -58,6 +66,10 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "models")]
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Show(arguments) => show::run(&arguments),
+        #[cfg(feature = "skips")]
+        Command::Skips(arguments) => Ok(skips::run(&arguments)),
+        #[cfg(feature = "similar")]
+        Command::Similar(arguments) => similar::run(&arguments),
         #[cfg(feature = "models")]
         Command::Demo(arguments) => demo::run(&arguments),
     };
@@ -67,5 +79,15 @@ pub fn main() -> ExitCode {
             output::error(&*error);
             ExitCode::from(2)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
     }
 }

@@ -56,6 +56,26 @@ pub fn spinner(text: impl Into<String>) -> ProgressBar {
     bar
 }
 
+/// A line that counts while something takes long; nothing where standard error is no terminal.
+#[cfg(feature = "similar")]
+pub fn counter(text: impl Into<String>) -> ProgressBar {
+    let bar = spinner(text);
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {pos} {elapsed}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+/// A bar that fills while something takes long; nothing where standard error is no terminal.
+#[cfg(feature = "embed")]
+pub fn bar(text: impl Into<String>) -> ProgressBar {
+    let bar = spinner(text);
+    if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {eta}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
 /// Writes to standard error as it is.
 pub fn print_error(text: &str) {
     // As above: nobody is left to tell.
