@@ -1,7 +1,7 @@
 //! burnscope records what a Burn model computes, module by module, in files that match PyTorch's.
 //!
-//! Data moves one way through the stages, one folder each: [`capture`] sees tensors, [`summary`]
-//! reduces a tensor to numbers, [`trace`] remembers them, [`mod@format`] writes and reads files.
+//! Data moves one way through the stages, one folder each: `capture` sees tensors, [`summary`]
+//! reduces a tensor to numbers, [`mod@trace`] remembers them, [`mod@format`] writes and reads files.
 
 // The code that the macros write names this crate as its users do.
 #[cfg(feature = "capture")]

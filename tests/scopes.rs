@@ -82,7 +82,8 @@ impl Net {
         for layer in &self.layers {
             x = layer.forward(x);
         }
-        for (_, act) in self.acts.iter().enumerate() {
+        for (index, act) in self.acts.iter().enumerate() {
+            assert!(index < 2);
             x = act.forward(x);
         }
         if let Some(norm) = &self.norm {
@@ -91,6 +92,7 @@ impl Net {
         self.head.forward(x)
     }
 
+    #[allow(clippy::too_many_arguments)]
     fn forward_all(
         &self,
         #[burnscope(positional)] mut x: Tensor<2>,

@@ -75,7 +75,16 @@ pub fn run(arguments: &DemoArguments) -> Outcome {
         reference: SafeTensors::deserialize(PYTORCH)?,
         files: DumpReader::new(&trace_folder),
         seen: HashSet::new(),
-        text: String::new(),
+        text: format!(
+            "{}\n",
+            styled(
+                STRONG,
+                format!(
+                    "{:34} {:16} {}",
+                    "module", "output", "tensors compared, largest difference"
+                )
+            )
+        ),
         worst: 0.0,
         wrong: 0,
     };
@@ -183,10 +192,10 @@ impl Comparison {
                 format!(
                     "{} {}",
                     styled(GOOD, "✓"),
-                    styled(FAINT, format!("{} tensors, {worst:.1e}", differences.len()))
+                    styled(FAINT, format!("{:2}  {worst:.1e}", differences.len()))
                 )
             }
-            Some(worst) => format!("{} {worst:.1e}", styled(BAD, "✗")),
+            Some(worst) => format!("{} {:2}  {worst:.1e}", styled(BAD, "✗"), differences.len()),
         };
         // Writing to a string does not fail.
         let _ = writeln!(self.text, "{row} {verdict}");

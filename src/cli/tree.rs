@@ -278,9 +278,9 @@ fn summary_numbers(summary: &Summary) -> String {
     let (Some(mean), Some(min), Some(max)) = (summary.mean, summary.min, summary.max) else {
         return styled(FAINT, "empty");
     };
-    let mut text = format!("mean {mean:>11.4e}");
+    let mut text = format!("mean {:>11}", scientific(mean));
     if let Some(std) = summary.std {
-        let _ = write!(text, "  std {std:>10.4e}");
+        let _ = write!(text, "  std {:>10}", scientific(std));
     }
     let _ = write!(text, "  min {:>11}  max {:>11}", number(min), number(max));
     for (count, what) in [
@@ -302,6 +302,32 @@ fn number(number: Number) -> String {
     match number {
         Number::Int(value) => value.to_string(),
         Number::UInt(value) => value.to_string(),
-        Number::Float(value) => format!("{value:.4e}"),
+        Number::Float(value) => scientific(value),
+    }
+}
+
+/// `-1.1598e-01`, with the two digits of exponent that PyTorch and C print.
+fn scientific(value: f64) -> String {
+    let text = format!("{value:.4e}");
+    match text.split_once('e') {
+        Some((mantissa, exponent)) => match exponent.strip_prefix('-') {
+            Some(exponent) => format!("{mantissa}e-{exponent:0>2}"),
+            None => format!("{mantissa}e+{exponent:0>2}"),
+        },
+        None => text.to_lowercase(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::scientific;
+
+    #[test]
+    fn numbers_have_the_exponent_that_pytorch_prints() {
+        assert_eq!(scientific(-0.11598), "-1.1598e-01");
+        assert_eq!(scientific(0.0), "0.0000e+00");
+        assert_eq!(scientific(1e300), "1.0000e+300");
+        assert_eq!(scientific(f64::NAN), "nan");
+        assert_eq!(scientific(f64::NEG_INFINITY), "-inf");
     }
 }

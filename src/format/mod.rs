@@ -1,7 +1,7 @@
 //! The stage that turns a trace into files and files into a trace.
 //!
 //! `docs/trace-format.md` describes the files. It is not concerned with what is recorded
-//! ([`crate::trace`]) or how it was seen.
+//! ([`mod@crate::trace`]) or how it was seen.
 
 mod atomic;
 pub mod dump;

@@ -239,10 +239,7 @@ mod tests {
         let b = merge(orders(&["DO", "EO", "DE"])).unwrap();
         assert_eq!(b, orders(&["DEO"])[0]);
         let a = merge(orders(&["BDEO", "CDFO", "BC"])).unwrap();
-        assert_eq!(
-            a,
-            orders(&["BCDEFO"])[0].iter().cloned().collect::<Vec<_>>()
-        );
+        assert_eq!(a, orders(&["BCDEFO"])[0].to_vec());
     }
 
     #[test]

@@ -81,7 +81,7 @@ pub fn write(
 /// Writes the original script's JSON.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn write_compat(
     entries: &[CompatEntry],
     test: Option<&str>,
@@ -97,7 +97,7 @@ pub fn write_compat(
 /// Writes the list of every test of every class.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn write_inventory(scan: &Scan, folder: &Path) -> Result<PathBuf, SkipsError> {
     save(&inventory_json(scan), folder, "skips_inventory.json")
 }
