@@ -23,7 +23,7 @@ date -u +%Y-%m-%d
 # A sanitized run may take long on a slow machine: it must not eat the whole five minutes.
 if command -v compute-sanitizer >/dev/null; then
     for tool in memcheck racecheck; do
-        timeout 60 compute-sanitizer --tool "$tool" --error-exitcode 9 "$programs/gpu_check" --quick >"$CARGO_TARGET_DIR/$tool.log" 2>&1 &&
+        timeout 45 compute-sanitizer --tool "$tool" --error-exitcode 9 "$programs/gpu_check" --quick >"$CARGO_TARGET_DIR/$tool.log" 2>&1 &&
             found=clean || found="exit status $?, see $CARGO_TARGET_DIR/$tool.log"
         echo "compute-sanitizer $tool: $found"
     done
