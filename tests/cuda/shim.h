@@ -2,7 +2,8 @@
 // that is being run. C++17, gcc or clang, x86-64 Linux.
 //
 // Blocks and the threads of a block run in orders that a seed chooses. A barrier that some thread
-// never reaches aborts the process. Weak memory and true races are not modelled: they need a GPU.
+// never reaches, or that threads reach from different lines, aborts the process. Weak memory and true
+// races are not modelled: they need a GPU.
 #pragma once
 #include <atomic>
 #include <cmath>
@@ -63,6 +64,7 @@ struct Block {
   uint3 index;
   dim3 threads, grid;
   unsigned alive, arrived;
+  int line;                      // of the barrier that threads wait at
   uint64_t generation, progress;
   std::vector<Fiber> fibers;
   std::vector<Warp> warps;
@@ -80,10 +82,16 @@ inline void yield() {
   fiber = me;
 }
 
-inline void block_barrier() {
+// Threads that meet must have come from the same line: a GPU would let them pass, by luck.
+inline void block_barrier(int line) {
   Block& b = *block;
   uint64_t generation = b.generation;
   b.progress++;
+  if (b.arrived && b.line != line) {
+    fprintf(stderr, "shim: threads of block %u meet at different barriers\n", b.index.x);
+    abort();
+  }
+  b.line = line;
   if (++b.arrived == b.alive) {
     b.arrived = 0;
     b.generation++;
@@ -266,7 +274,7 @@ struct Registration {
 #define blockDim (shim::block->threads)
 #define gridDim (shim::block->grid)
 
-#define __syncthreads() shim::block_barrier()
+#define __syncthreads() shim::block_barrier(__LINE__)
 #define __threadfence() std::atomic_thread_fence(std::memory_order_seq_cst)
 
 template <class T>
