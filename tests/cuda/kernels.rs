@@ -255,9 +255,9 @@ fn the_device_says_what_the_host_says() {
 #[test]
 fn truth_values_in_words_are_summarised_as_in_bytes() {
     let standin = standin();
-    let elements: Vec<u64> = (0..5000).map(|k| u64::from(k % 3 == 0)).collect();
-    let bytes = lay(&standin, &DType::Bool, &elements, &[5000], &[1], 0);
-    let mut words = lay(&standin, &DType::U32, &elements, &[5000], &[1], 0);
+    let elements: Vec<u64> = (0..40_000).map(|k| u64::from(k % 3 == 0)).collect();
+    let bytes = lay(&standin, &DType::Bool, &elements, &[40_000], &[1], 0);
+    let mut words = lay(&standin, &DType::U32, &elements, &[40_000], &[1], 0);
     words.tensor.elements = Elements::WideBool;
     let found = summarise(&standin, &[&bytes.tensor, &words.tensor]);
     let wanted = reference::summary(&DType::Bool, &elements);
