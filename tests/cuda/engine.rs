@@ -230,10 +230,12 @@ fn dropping_an_engine_gives_everything_back_and_disturbs_nothing_under_way() {
     }
     drop(engine);
     assert_eq!((standin.live_bytes(), standin.pinned_bytes()), before);
+    stream.synchronize();
+    assert!(standin.freed_memory_untouched(), "a kernel wrote after the drop");
 }
 
 #[test]
-fn two_streams_do_not_share_scratch_memory() {
+fn two_streams_share_no_ring_and_no_scratch_memory() {
     let standin = standin();
     let mut random = Random(59);
     let streams = [standin.stream(), standin.stream()];
@@ -241,6 +243,11 @@ fn two_streams_do_not_share_scratch_memory() {
     let (elements, bytes) = f32_data(150_000, &mut random);
     let memory = standin.memory(&bytes);
     standin.delay(1000);
+    // The second stream lags behind the first.
+    let lag = standin.allocate(64);
+    for _ in 0..40 {
+        streams[1].write(lag.address, &[0; 64]);
+    }
     for number in 0..20 {
         let stream = streams[number as usize % 2].producer();
         let tensor = f32_tensor(memory.address, 150_000 - number as usize);

@@ -61,6 +61,7 @@ extern "C" __attribute__((visibility("default"))) long standin_calls(const char*
   std::lock_guard<std::mutex> lock(state);
   return calls[call];
 }
+extern "C" __attribute__((visibility("default"))) bool standin_freed_memory_untouched() { return freed_memory_untouched(); }
 extern "C" __attribute__((visibility("default"))) unsigned long standin_live_bytes() {
   std::lock_guard<std::mutex> lock(state);
   size_t bytes = 0;

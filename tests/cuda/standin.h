@@ -200,6 +200,18 @@ inline void release(uint64_t address) {
   }
 }
 
+// Whether nothing has been written to memory after it was freed.
+inline bool freed_memory_untouched() {
+  std::lock_guard<std::mutex> lock(state);
+  for (const Allocation& freed : quarantine) {
+    const unsigned char* end = (const unsigned char*)freed.mapping + freed.mapped - PAGE;
+    if (freed.bytes > (1u << 30)) continue;
+    for (const unsigned char* at = end - freed.bytes; at < end; at++)
+      if (*at != FREED) return false;
+  }
+  return true;
+}
+
 inline bool is_pinned(const void* address) {
   std::lock_guard<std::mutex> lock(state);
   auto next = pinned.upper_bound((uint64_t)address);

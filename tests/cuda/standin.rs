@@ -146,6 +146,11 @@ impl Standin {
         call!(self, "standin_live_bytes", () -> c_ulong)
     }
 
+    /// Whether nothing has been written to device memory after it was freed.
+    pub fn freed_memory_untouched(&self) -> bool {
+        call!(self, "standin_freed_memory_untouched", () -> bool)
+    }
+
     /// Bytes of pinned memory that are allocated.
     pub fn pinned_bytes(&self) -> u64 {
         call!(self, "standin_pinned_bytes", () -> c_ulong)
