@@ -12,8 +12,12 @@ pub mod capture;
 pub mod format;
 #[cfg(feature = "models")]
 pub mod models;
+#[cfg(feature = "skips")]
+pub mod python;
 #[cfg(feature = "similar")]
 pub mod similar;
+#[cfg(feature = "skips")]
+pub mod skips;
 pub mod summary;
 pub mod trace;
 

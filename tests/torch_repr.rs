@@ -76,7 +76,7 @@ fn lines_need_only_the_bytes_of_the_shown_elements() {
     for case in cases() {
         let (dtype, bytes) = (case.dtype(), case.bytes());
         let count: usize = case.shape.iter().product();
-        let size = if count == 0 { 1 } else { bytes.len() / count };
+        let size = bytes.len().checked_div(count).unwrap_or(1);
         let mut shown = Vec::new();
         for run in edge_runs(&case.shape) {
             shown.extend_from_slice(&bytes[run.start * size..run.end * size]);
@@ -139,7 +139,7 @@ fn mean_std_min_and_max_are_those_of_torch() {
 
 #[test]
 fn a_device_other_than_the_cpu_stands_before_the_dtype() {
-    // From PyTorch's documentation of bfloat16 tensors on CUDA, and `_str_intern`'s order.
+    // `_str_intern` appends the device first, then the size of an empty tensor, then the dtype.
     assert_eq!(
         torch_repr::scalar(1.0, &DType::BF16, Some("cuda:0")),
         "tensor(1.0000e+00, device='cuda:0', dtype=torch.bfloat16)"
@@ -172,6 +172,25 @@ fn a_suffix_without_room_gets_its_own_line() {
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert!(lines[0].ends_with("],"));
     assert_eq!(lines[1], "       dtype=torch.float16)");
+}
+
+#[test]
+fn room_for_a_suffix_is_counted_as_pytorch_counts_it() {
+    // Seven elements of 11 characters end at column 98. A comma, a blank, 19 characters of dtype and
+    // the parenthesis would end at column 120, but `_add_suffixes` begins from two columns more.
+    let values = [-1f64; 7];
+    let view = TensorView::contiguous(DType::F64, &[7], bytemuck::cast_slice(&values)).unwrap();
+    let lines = torch_repr::lines(&view, None);
+    assert_eq!(lines[0].len(), 98 + ",".len());
+    assert_eq!(lines[1], "       dtype=torch.float64)");
+    // 23 elements of two characters end at column 99: 17 of dtype just fit.
+    let values = [10i32; 23];
+    let view = TensorView::contiguous(DType::I32, &[23], bytemuck::cast_slice(&values)).unwrap();
+    let lines = torch_repr::lines(&view, None);
+    assert_eq!(
+        (lines.len(), lines[0].len()),
+        (1, 99 + ", dtype=torch.int32)".len())
+    );
 }
 
 #[test]
@@ -226,4 +245,24 @@ fn statistics_of_a_known_summary_are_rounded_to_the_dtype() {
     let (_, exact) = torch::summarise(&view);
     assert_eq!(rounded, exact.unwrap());
     assert!(torch::Statistics::from_summary(&summary, &DType::I64).is_none());
+}
+
+#[test]
+fn edge_runs_name_the_first_and_last_three_of_each_dimension() {
+    let whole = |shape: &[usize]| edge_runs(shape).into_iter().flatten().count();
+    assert_eq!((edge_runs(&[]).len(), whole(&[])), (1, 1));
+    assert_eq!((edge_runs(&[1000]).len(), whole(&[1000])), (1, 1000));
+    assert!(edge_runs(&[0, 5]).is_empty());
+    assert_eq!(edge_runs(&[1001]), [0..3, 998..1001]);
+    assert_eq!(edge_runs(&[2, 600]), [0..3, 597..603, 1197..1200]);
+    assert_eq!(edge_runs(&[600, 2]), [0..6, 1194..1200]);
+    let cube: Vec<usize> = edge_runs(&[20, 20, 20]).into_iter().flatten().collect();
+    let plain: Vec<usize> = (0..8000)
+        .filter(|k| {
+            [k / 400, k / 20 % 20, k % 20]
+                .iter()
+                .all(|i| *i < 3 || *i > 16)
+        })
+        .collect();
+    assert_eq!(cube, plain);
 }

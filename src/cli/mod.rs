@@ -10,6 +10,8 @@ mod output;
 mod show;
 #[cfg(feature = "similar")]
 mod similar;
+#[cfg(feature = "skips")]
+mod skips;
 #[cfg(feature = "models")]
 mod trace;
 mod tree;
@@ -40,6 +42,8 @@ enum Command {
     #[cfg(feature = "models")]
     Trace(trace::TraceArguments),
     Show(show::ShowArguments),
+    #[cfg(feature = "skips")]
+    Skips(skips::SkipsArgs),
     #[cfg(feature = "similar")]
     Similar(similar::SimilarArguments),
     #[cfg(feature = "models")]
@@ -62,6 +66,8 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "models")]
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Show(arguments) => show::run(&arguments),
+        #[cfg(feature = "skips")]
+        Command::Skips(arguments) => Ok(skips::run(&arguments)),
         #[cfg(feature = "similar")]
         Command::Similar(arguments) => similar::run(&arguments),
         #[cfg(feature = "models")]
@@ -73,5 +79,15 @@ pub fn main() -> ExitCode {
             output::error(&*error);
             ExitCode::from(2)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
     }
 }

@@ -19,7 +19,7 @@ use super::{
 Examples:
   burnscope show trace
   burnscope show trace --depth 3
-  burnscope show trace --filter '*.self_attn.*' --inputs")]
+  burnscope show trace --filter '*.self_attn.*' --show-inputs")]
 pub struct ShowArguments {
     /// A folder with a trace, or one of its files
     trace: PathBuf,

@@ -21,10 +21,10 @@ pub struct TreeArguments {
     pub filter: Vec<String>,
     /// Show what each module was given, too
     #[arg(long)]
-    pub inputs: bool,
+    pub show_inputs: bool,
     /// Show how long each call took
     #[arg(long)]
-    pub time: bool,
+    pub show_time: bool,
 }
 
 /// One line, in columns.
@@ -119,7 +119,7 @@ fn node_lines(
     if node.attribution == Attribution::Inferred {
         marks.push("inferred".to_owned());
     }
-    if arguments.time
+    if arguments.show_time
         && let Some(elapsed) = node.time.and_then(|time| time.elapsed_ns)
     {
         marks.push(format!("{:.2?}", std::time::Duration::from_nanos(elapsed)));
@@ -140,7 +140,7 @@ fn node_lines(
             .collect(),
     };
     let mut tensors = Vec::new();
-    if arguments.inputs
+    if arguments.show_inputs
         && let Some(inputs) = &node.inputs
     {
         for (index, value) in inputs.args.iter().enumerate() {
@@ -153,7 +153,7 @@ fn node_lines(
     match &node.outputs {
         Some(value) => collect(
             &mut tensors,
-            if arguments.inputs { "→ " } else { "" },
+            if arguments.show_inputs { "→ " } else { "" },
             value,
         ),
         None if !node.complete => tensors.push((styled(BAD, "did not return"), None)),

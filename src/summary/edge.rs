@@ -21,6 +21,12 @@ pub(crate) fn is_cut(shape: &[usize], length: usize) -> bool {
     length > 2 * EDGE && element_count(shape) > THRESHOLD
 }
 
+/// Whether PyTorch leaves out any element of a tensor of that shape.
+#[cfg(feature = "cube-summary")]
+pub(crate) fn is_shortened(shape: &[usize]) -> bool {
+    shape.iter().any(|&length| is_cut(shape, length))
+}
+
 fn element_count(shape: &[usize]) -> usize {
     if shape.contains(&0) {
         return 0;
@@ -38,19 +44,16 @@ pub fn edge_runs(shape: &[usize]) -> Vec<Range<usize>> {
         return Vec::new();
     }
     if count <= THRESHOLD {
-        return vec![0..count];
+        return std::iter::once(0..count).collect();
     }
-    let mut runs: Vec<Range<usize>> = vec![0..1];
+    let mut runs: Vec<Range<usize>> = std::iter::once(0..1).collect();
     // Each dimension replaces every index by its shown items; runs that touch are joined.
     for &length in shape {
-        let shown = if length > 2 * EDGE {
-            vec![0..EDGE, length - EDGE..length]
-        } else {
-            vec![0..length]
-        };
+        let first = if length > 2 * EDGE { EDGE } else { length };
+        let shown = [0..first, length - EDGE.min(length - first)..length];
         let mut next: Vec<Range<usize>> = Vec::with_capacity(runs.len() * shown.len());
         for index in runs.into_iter().flatten() {
-            for part in &shown {
+            for part in shown.iter().filter(|part| !part.is_empty()) {
                 let (start, end) = (index * length + part.start, index * length + part.end);
                 match next.last_mut() {
                     Some(last) if last.end == start => last.end = end,

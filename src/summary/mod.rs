@@ -3,8 +3,14 @@
 //! It is not concerned with where a tensor comes from or what is done with the numbers.
 
 mod cascade;
+mod checksum;
+#[cfg(feature = "cube-summary")]
+pub mod cube;
+#[cfg(feature = "cuda-driver")]
+pub mod cuda;
 mod dtype;
 pub(crate) mod edge;
+mod element;
 mod moments;
 mod narrow;
 mod reduce;

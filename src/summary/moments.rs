@@ -29,6 +29,39 @@ impl Moments {
         }
     }
 
+    /// From the mean less the pivot and the sum of squared deviations from the mean.
+    #[cfg(feature = "cube-summary")]
+    pub(super) fn from_deviations(
+        count: usize,
+        pivot: (f64, f64),
+        offset: f64,
+        deviations: f64,
+    ) -> Self {
+        Self {
+            count: count as f64,
+            pivot,
+            offset,
+            deviations,
+        }
+    }
+
+    /// From the exact sums of at most 2^16 whole numbers and of their squares.
+    pub(super) fn from_whole(count: usize, sum: i64, squares: u64) -> Self {
+        let number = count as i128;
+        let deviations = number * i128::from(squares) - i128::from(sum) * i128::from(sum);
+        Self {
+            count: count as f64,
+            pivot: (0.0, 0.0),
+            offset: sum as f64 / count as f64,
+            deviations: deviations as f64 / count as f64,
+        }
+    }
+
+    /// Whether neither a NaN nor an Inf is among the numbers, unless their sum overflowed.
+    pub(super) fn is_finite(&self) -> bool {
+        self.offset.is_finite()
+    }
+
     /// Takes in a later, disjoint set (Chan, Golub and LeVeque 1979).
     pub(super) fn merge(&mut self, other: &Self) {
         if self.count == 0.0 {

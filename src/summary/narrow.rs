@@ -1,8 +1,8 @@
 //! Floats of 16 and 8 bits as `f32`, exactly.
 
-use half::{bf16, f16, slice::HalfFloatSliceExt};
+use half::{bf16, f16};
 
-use super::tile::Word;
+use super::checksum::Word;
 
 /// A float type whose every value is an `f32`.
 pub(super) trait Widen {
@@ -11,15 +11,6 @@ pub(super) trait Widen {
 
     /// Writes the value of each word; both slices have one length.
     fn widen(words: &[Self::Word], values: &mut [f32]);
-}
-
-impl Widen for f16 {
-    type Word = u16;
-
-    #[inline(always)]
-    fn widen(words: &[u16], values: &mut [f32]) {
-        bytemuck::cast_slice::<u16, f16>(words).convert_to_f32_slice(values);
-    }
 }
 
 impl Widen for bf16 {
@@ -39,9 +30,41 @@ pub(super) struct F8E4M3;
 /// `torch.float8_e5m2`: the upper byte of an IEEE half.
 pub(super) struct F8E5M2;
 
-/// A power of two, for exponents of normal numbers.
-const fn power_of_two(exponent: i32) -> f32 {
-    f32::from_bits(((127 + exponent) as u32) << 23)
+/// The `f32` bits of a magnitude whose exponent and mantissa lie at the places of `f32`'s, but whose
+/// exponent has another bias.
+#[inline(always)]
+fn rebias(bits: u32, bias: u32) -> u32 {
+    // A subnormal lacks the leading one: put there, and taken away again as a number. Unlike a
+    // product with a power of two, this never computes with subnormals, which some CPUs do slowly.
+    let one = (127 + 1 - bias) << 23;
+    let subnormal = f32::from_bits(one | bits) - f32::from_bits(one);
+    if bits < 1 << 23 {
+        subnormal.to_bits()
+    } else {
+        bits + ((127 - bias) << 23)
+    }
+}
+
+/// The same for IEEE types with 5 exponent bits, whose highest exponent is kept for Inf and NaN.
+#[inline(always)]
+fn rebias_ieee(bits: u32) -> u32 {
+    if bits >= 31 << 23 {
+        0x7f80_0000 | bits
+    } else {
+        rebias(bits, 15)
+    }
+}
+
+impl Widen for f16 {
+    type Word = u16;
+
+    #[inline(always)]
+    fn widen(words: &[u16], values: &mut [f32]) {
+        for (value, &word) in values.iter_mut().zip(words) {
+            let (sign, rest) = (u32::from(word & 0x8000) << 16, u32::from(word & 0x7fff));
+            *value = f32::from_bits(sign | rebias_ieee(rest << 13));
+        }
+    }
 }
 
 impl Widen for F8E4M3 {
@@ -51,12 +74,10 @@ impl Widen for F8E4M3 {
     fn widen(words: &[u8], values: &mut [f32]) {
         for (value, &word) in values.iter_mut().zip(words) {
             let (sign, rest) = (u32::from(word & 0x80) << 24, u32::from(word & 0x7f));
-            // The product moves the exponent from one bias to the other, for subnormals too.
-            let magnitude = f32::from_bits(rest << 20) * const { power_of_two(127 - 7) };
             let bits = if rest == 0x7f {
                 f32::NAN.to_bits()
             } else {
-                magnitude.to_bits()
+                rebias(rest << 20, 7)
             };
             *value = f32::from_bits(sign | bits);
         }
@@ -70,14 +91,7 @@ impl Widen for F8E5M2 {
     fn widen(words: &[u8], values: &mut [f32]) {
         for (value, &word) in values.iter_mut().zip(words) {
             let (sign, rest) = (u32::from(word & 0x80) << 24, u32::from(word & 0x7f));
-            let magnitude = f32::from_bits(rest << 21) * const { power_of_two(127 - 15) };
-            let special = 0x7f80_0000 | (rest << 21);
-            let bits = if rest >= 0x7c {
-                special
-            } else {
-                magnitude.to_bits()
-            };
-            *value = f32::from_bits(sign | bits);
+            *value = f32::from_bits(sign | rebias_ieee(rest << 21));
         }
     }
 }
@@ -102,6 +116,20 @@ mod tests {
                 };
             assert!(
                 f64::from(value) == expected || (value.is_nan() && expected.is_nan()),
+                "{word:#x}: {value} is not {expected}"
+            );
+        }
+    }
+
+    #[test]
+    fn half_values_are_those_of_the_half_crate() {
+        let words: Vec<u16> = (0..=u16::MAX).collect();
+        let mut values = vec![0f32; words.len()];
+        f16::widen(&words, &mut values);
+        for (&word, value) in words.iter().zip(values) {
+            let expected = f16::from_bits(word).to_f32();
+            assert!(
+                value.to_bits() == expected.to_bits() || (value.is_nan() && expected.is_nan()),
                 "{word:#x}: {value} is not {expected}"
             );
         }

@@ -8,10 +8,11 @@ use std::marker::PhantomData;
 use half::{bf16, f16};
 use rayon::prelude::*;
 
-use super::cascade::{Addend, BlockSum, Plan, total};
-use super::narrow::{F8E4M3, F8E5M2, Widen};
+use super::cascade::{BlockSum, Plan, total};
+use super::element::{Element, Float32, Float64, Int, Narrow, Scratch};
+use super::narrow::{F8E4M3, F8E5M2};
 use super::simd::{Kernel, vectorised};
-use super::tile::{Extreme, Integer, Partial, TILE, Word, f32_tile, f64_tile};
+use super::tile::{Partial, TILE};
 use super::walk::Walk;
 use super::{DType, Number, Summary, TensorView};
 
@@ -22,154 +23,6 @@ const BLOCK: usize = 32 * TILE;
 const SAFE: std::ops::Range<f64> =
     f64::from_bits((1023 - 400) << 52)..f64::from_bits((1023 + 400) << 52);
 
-/// How the elements of one type are read from a tile's bytes and reduced.
-trait Element: Sync {
-    /// The class of its extremes.
-    type Extreme: Extreme + Send;
-    /// The type in which PyTorch would sum it.
-    type Addend: Addend + Send;
-
-    /// Reduces the tile whose first element has logical index `start`.
-    ///
-    /// Where `cascade` is given, PyTorch's own sum takes in the tile too.
-    fn tile(
-        &self,
-        bytes: &[u8],
-        start: usize,
-        scratch: &mut Scratch,
-        cascade: Option<&mut BlockSum<Self::Addend>>,
-    ) -> Partial<Self::Extreme>;
-}
-
-/// One thread's buffers, each of a tile.
-#[derive(Default)]
-struct Scratch {
-    words: Vec<u64>,
-    floats: Vec<f32>,
-}
-
-/// A tile's bytes as its elements, copied only where they are not aligned.
-#[inline(always)]
-fn cast<'a, T: bytemuck::AnyBitPattern + bytemuck::NoUninit>(
-    bytes: &'a [u8],
-    words: &'a mut Vec<u64>,
-) -> &'a [T] {
-    if let Ok(values) = bytemuck::try_cast_slice(bytes) {
-        return values;
-    }
-    words.resize(TILE * size_of::<T>() / 8, 0);
-    let copy = &mut bytemuck::cast_slice_mut::<u64, u8>(words)[..bytes.len()];
-    copy.copy_from_slice(bytes);
-    bytemuck::cast_slice(copy)
-}
-
-struct Float64 {
-    /// A power of two that brings extreme magnitudes to where their squares are finite.
-    scale: f64,
-}
-
-impl Element for Float64 {
-    type Extreme = f64;
-    type Addend = f64;
-
-    #[inline(always)]
-    fn tile(
-        &self,
-        bytes: &[u8],
-        start: usize,
-        scratch: &mut Scratch,
-        cascade: Option<&mut BlockSum<f64>>,
-    ) -> Partial<f64> {
-        let words: &[u64] = cast(bytes, &mut scratch.words);
-        let values: &[f64] = bytemuck::cast_slice(words);
-        if let Some(cascade) = cascade {
-            cascade.push::<16>(values);
-        }
-        let mut partial = f64_tile(values, self.scale, start);
-        partial.checksum = u64::checksum(words, start);
-        partial
-    }
-}
-
-struct Float32;
-
-impl Element for Float32 {
-    type Extreme = f64;
-    type Addend = f32;
-
-    #[inline(always)]
-    fn tile(
-        &self,
-        bytes: &[u8],
-        start: usize,
-        scratch: &mut Scratch,
-        cascade: Option<&mut BlockSum<f32>>,
-    ) -> Partial<f64> {
-        let words: &[u32] = cast(bytes, &mut scratch.words);
-        let values: &[f32] = bytemuck::cast_slice(words);
-        if let Some(cascade) = cascade {
-            cascade.push::<32>(values);
-        }
-        let mut partial = f32_tile(values, 1.0, start);
-        partial.checksum = u32::checksum(words, start);
-        partial
-    }
-}
-
-/// A float narrower than `f32`.
-struct Narrow<F>(PhantomData<fn() -> F>);
-
-impl<F: Widen> Element for Narrow<F> {
-    type Extreme = f64;
-    type Addend = f32;
-
-    #[inline(always)]
-    fn tile(
-        &self,
-        bytes: &[u8],
-        start: usize,
-        scratch: &mut Scratch,
-        cascade: Option<&mut BlockSum<f32>>,
-    ) -> Partial<f64> {
-        let words: &[F::Word] = cast(bytes, &mut scratch.words);
-        scratch.floats.resize(TILE, 0.0);
-        let values = &mut scratch.floats[..words.len()];
-        F::widen(words, values);
-        if let Some(cascade) = cascade {
-            cascade.push::<32>(values);
-        }
-        let mut partial = f32_tile(values, 1.0, start);
-        partial.checksum = F::Word::checksum(words, start);
-        partial
-    }
-}
-
-/// Integers `I` whose bit patterns are the words `W`.
-struct Int<I, W>(PhantomData<fn() -> (I, W)>);
-
-impl<I, W> Element for Int<I, W>
-where
-    I: Integer + bytemuck::AnyBitPattern + bytemuck::NoUninit,
-    W: Word + bytemuck::AnyBitPattern + bytemuck::NoUninit,
-{
-    type Extreme = i128;
-    type Addend = f64;
-
-    #[inline(always)]
-    fn tile(
-        &self,
-        bytes: &[u8],
-        start: usize,
-        scratch: &mut Scratch,
-        _: Option<&mut BlockSum<f64>>,
-    ) -> Partial<i128> {
-        let words: &[W] = cast(bytes, &mut scratch.words);
-        let mut partial = I::tile(bytemuck::cast_slice(words));
-        partial.checksum = W::checksum(words, start);
-        partial
-    }
-}
-
 /// The loop over the tiles of one block.
 struct Block<'a, E: Element> {
     element: &'a E,
@@ -179,7 +32,13 @@ struct Block<'a, E: Element> {
     plan: Option<Plan>,
 }
 
-/// A block's part of the summary, and of PyTorch's sum where it is wanted.
+/// A tensor's summary, and PyTorch's sum of it where that is wanted.
+type Reduced<E> = (
+    Partial<<E as Element>::Extreme>,
+    Option<<E as Element>::Addend>,
+);
+
+/// The same of one block, of which PyTorch's sum is not complete.
 type BlockResult<E> = (
     Partial<<E as Element>::Extreme>,
     Option<BlockSum<<E as Element>::Addend>>,
@@ -213,11 +72,7 @@ impl<E: Element> Kernel for Block<'_, E> {
 /// Reduces all elements; `None` where there are none.
 ///
 /// The second value is PyTorch's own sum of them, if asked for.
-fn reduce<E: Element>(
-    element: &E,
-    view: &TensorView,
-    cascade: bool,
-) -> Option<(Partial<E::Extreme>, Option<E::Addend>)> {
+fn reduce<E: Element>(element: &E, view: &TensorView, cascade: bool) -> Option<Reduced<E>> {
     let walk = Walk::new(view);
     let count = view.count();
     let plan = cascade.then(|| Plan::new::<E::Addend>(count));
@@ -270,7 +125,8 @@ pub(super) fn summarise(view: &TensorView, cascade: bool) -> (Summary, Option<f6
     }
 }
 
-fn empty() -> Summary {
+/// The summary of no elements.
+pub(super) fn empty() -> Summary {
     Summary {
         count: 0,
         mean: None,
@@ -294,29 +150,35 @@ where
     E::Addend: Into<f64>,
 {
     match reduce(element, view, cascade) {
-        Some((partial, sum)) => (float_summary(view, &partial, 1.0), sum.map(Into::into)),
+        Some((partial, sum)) => (
+            float_summary(view.count() as u64, &partial, 1.0),
+            sum.map(Into::into),
+        ),
         None => (empty(), cascade.then_some(0.0)),
     }
 }
 
+/// What elements of that greatest magnitude must be multiplied by for their squares to be finite and
+/// not to vanish, if anything.
+pub(super) fn rescale(abs_max: f64) -> Option<f64> {
+    let harmless = !abs_max.is_finite() || abs_max == 0.0 || SAFE.contains(&abs_max);
+    (!harmless).then(|| 2f64.powi(-(abs_max.log2() as i32).clamp(-1000, 1000)))
+}
+
 /// Squares of very large or very small `f64` leave its range: those tensors are read again, scaled.
 fn float64(view: &TensorView, cascade: bool) -> (Summary, Option<f64>) {
-    let (summary, sum) = float(&Float64 { scale: 1.0 }, view, cascade);
-    let Some(abs_max) = summary.abs_max else {
+    let (summary, sum) = float(&Float64(1.0), view, cascade);
+    let Some(scale) = summary.abs_max.and_then(rescale) else {
         return (summary, sum);
     };
-    if !abs_max.is_finite() || abs_max == 0.0 || SAFE.contains(&abs_max) {
-        return (summary, sum);
-    }
-    let scale = 2f64.powi(-(abs_max.log2() as i32).clamp(-1000, 1000));
-    match reduce(&Float64 { scale }, view, false) {
-        Some((partial, _)) => (float_summary(view, &partial, scale), sum),
+    match reduce(&Float64(scale), view, false) {
+        Some((partial, _)) => (float_summary(view.count() as u64, &partial, scale), sum),
         None => (summary, sum),
     }
 }
 
 /// What PyTorch's rules make of a tensor's parts; `scale` is what the moments were multiplied by.
-fn float_summary(view: &TensorView, partial: &Partial<f64>, scale: f64) -> Summary {
+pub(super) fn float_summary(count: u64, partial: &Partial<f64>, scale: f64) -> Summary {
     let (nan, pos_inf, neg_inf) = (partial.nan, partial.pos_inf, partial.neg_inf);
     let or_nan = |value: f64| if nan > 0 { f64::NAN } else { value };
     let infinite = pos_inf + neg_inf > 0;
@@ -332,7 +194,7 @@ fn float_summary(view: &TensorView, partial: &Partial<f64>, scale: f64) -> Summa
         (partial.moments.std() / scale, partial.moments.l2() / scale)
     };
     Summary {
-        count: view.count() as u64,
+        count,
         mean: Some(or_nan(mean)),
         std: Some(or_nan(std)),
         min: Some(Number::Float(or_nan(partial.min))),
@@ -349,11 +211,16 @@ fn float_summary(view: &TensorView, partial: &Partial<f64>, scale: f64) -> Summa
 }
 
 fn integer<E: Element<Extreme = i128>>(element: &E, view: &TensorView) -> (Summary, Option<f64>) {
-    let Some((partial, _)) = reduce(element, view, false) else {
-        return (empty(), None);
-    };
-    let summary = Summary {
-        count: view.count() as u64,
+    let summary = reduce(element, view, false).map_or_else(empty, |(partial, _)| {
+        integer_summary(view.count() as u64, &partial)
+    });
+    (summary, None)
+}
+
+/// What a tensor's parts tell; none of its elements is special.
+pub(super) fn integer_summary(count: u64, partial: &Partial<i128>) -> Summary {
+    Summary {
+        count,
         mean: Some(partial.moments.mean()),
         std: Some(partial.moments.std()),
         min: Some(whole(partial.min)),
@@ -366,8 +233,7 @@ fn integer<E: Element<Extreme = i128>>(element: &E, view: &TensorView) -> (Summa
         l2: partial.moments.l2(),
         first_non_finite: None,
         checksum: partial.checksum,
-    };
-    (summary, None)
+    }
 }
 
 /// An element of any integer type.
@@ -375,5 +241,58 @@ fn whole(value: i128) -> Number {
     match i64::try_from(value) {
         Ok(value) => Number::Int(value),
         Err(_) => Number::UInt(value as u64),
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+    use crate::summary::simd::every_way;
+
+    fn same_bits<E: Element>(element: &E, dtype: DType, bytes: &[u8])
+    where
+        E::Extreme: std::fmt::Debug,
+        E::Addend: std::fmt::Debug,
+    {
+        let count = bytes.len() / dtype.size().unwrap();
+        let view = TensorView::contiguous(dtype, &[count], bytes).unwrap();
+        let walk = Walk::new(&view);
+        let outputs = every_way(|| Block {
+            element,
+            walk: &walk,
+            start: 0,
+            end: count,
+            plan: Some(Plan::new::<E::Addend>(count)),
+        });
+        // The text of a float that is not NaN names it exactly.
+        let texts: Vec<String> = outputs.iter().map(|output| format!("{output:?}")).collect();
+        assert!(
+            texts.len() > 1 && texts[0].contains("deviations"),
+            "{texts:?}"
+        );
+        for text in &texts {
+            assert_eq!(*text, texts[0]);
+        }
+    }
+
+    #[test]
+    fn the_width_of_the_vectors_does_not_change_a_bit() {
+        let values: Vec<f32> = (0..9001).map(|k| (k as f32 * 0.37).sin() + 0.5).collect();
+        let bytes: &[u8] = bytemuck::cast_slice(&values);
+        let doubles: Vec<f64> = values.iter().map(|&x| f64::from(x).cbrt()).collect();
+        let halves: Vec<f16> = values.iter().map(|&x| f16::from_f32(x)).collect();
+        same_bits(&Float32, DType::F32, bytes);
+        same_bits(&Float64(0.25), DType::F64, bytemuck::cast_slice(&doubles));
+        same_bits(
+            &Narrow::<f16>(PhantomData),
+            DType::F16,
+            bytemuck::cast_slice(&halves),
+        );
+        same_bits(&Narrow::<bf16>(PhantomData), DType::BF16, bytes);
+        same_bits(&Narrow::<F8E4M3>(PhantomData), DType::F8E4M3, bytes);
+        same_bits(&Int::<i64, u64>(PhantomData), DType::I64, &bytes[..36_000]);
+        same_bits(&Int::<u32, u32>(PhantomData), DType::U32, bytes);
+        same_bits(&Int::<i16, u16>(PhantomData), DType::I16, bytes);
+        same_bits(&Int::<i8, u8>(PhantomData), DType::I8, bytes);
     }
 }

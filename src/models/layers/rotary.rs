@@ -199,11 +199,16 @@ pub struct RotaryEmbedding {
     inv_freq: Vec<f32>,
 }
 
+#[burnscope::trace]
 impl RotaryEmbedding {
     /// The cosines and sines of `position_ids` `[batch, sequence]`, each
     /// `[batch, sequence, head_dim]`: computed in float32, returned in the dtype of `x`, which is
     /// looked at for nothing else.
-    pub fn forward(&self, x: Tensor<3>, position_ids: Tensor<2, Int>) -> (Tensor<3>, Tensor<3>) {
+    pub fn forward(
+        &self,
+        #[burnscope(positional)] x: Tensor<3>,
+        position_ids: Tensor<2, Int>,
+    ) -> (Tensor<3>, Tensor<3>) {
         let dtype: FloatDType = x.dtype().into();
         let pairs = self.inv_freq.len();
         let inv_freq = TensorData::new(self.inv_freq.clone(), [1, 1, pairs]);

@@ -216,7 +216,7 @@ impl ModelEmbedder {
         let pooled = normalize(self.pooling.pool(state, mask));
         pooled
             .into_data()
-            .to_vec::<f32>()
+            .try_to_vec::<f32>()
             .map_err(|e| EmbedError::Run(format!("{e:?}")))
     }
 }

@@ -1,0 +1,2 @@
+WHY = "it's shared"
+COUNT = 3
