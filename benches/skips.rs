@@ -1,7 +1,7 @@
 //! How long a scan for skipped tests takes, without and with writing the result.
 //!
 //! Without further ado it scans the small tree of the tests. Point `BURNSCOPE_SKIPS_CORPUS` at a
-//! transformers checkout (`scripts/fetch_skips_corpus.sh` fetches one) for figures that matter;
+//! transformers checkout (`scripts/fetch-transformers.sh` fetches one) for figures that matter;
 //! `scripts/time_skips.py` times the whole command beside the original script.
 
 use std::hint::black_box;

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 commit=c49429ed1f
 repository=${TRANSFORMERS_REPOSITORY:-https://github.com/8b-is/transformers}
 folder=tests/data/downloads/transformers
-parts="src/transformers/models docs/source/en/model_doc tests utils"
+parts="src/transformers/models src/transformers/testing_utils.py docs/source/en/model_doc tests utils"
 
 if [ -d "$folder" ]; then
     echo "$folder is there already"

@@ -270,3 +270,87 @@ fn contains(output: &ReturnType, wanted: impl Fn(&Type) -> bool) -> bool {
     finder.visit_return_type_mut(&mut output.clone());
     finder.found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(arguments: TokenStream, item: TokenStream) -> String {
+        trace(arguments, item)
+            .map(|tokens| format!("no error but {tokens}"))
+            .unwrap_or_else(|error| error.to_string())
+    }
+
+    #[test]
+    fn wrong_uses_say_what_to_do() {
+        let nothing = TokenStream::new;
+        let cases = [
+            (
+                error(
+                    nothing(),
+                    quote!(
+                        struct Net;
+                    ),
+                ),
+                "`#[burnscope::trace]` goes on an `impl` block or on a method in one",
+            ),
+            (
+                error(nothing(), quote!(impl Net { fn new() -> Self { Net } })),
+                "nothing to trace here: no method's name begins with `forward`; \
+                 put `#[burnscope::trace]` on the method itself to trace it whatever its name",
+            ),
+            (
+                error(
+                    nothing(),
+                    quote!(
+                        fn encode(x: u8) -> u8 {
+                            x
+                        }
+                    ),
+                ),
+                "only a method can be traced: it needs `self` to know which module it belongs to",
+            ),
+            (
+                error(nothing(), quote!(impl Net { const fn forward(&self) {} })),
+                "a `const fn` cannot be traced",
+            ),
+            (
+                error(
+                    nothing(),
+                    quote!(impl Net { fn forward(&self, #[burnscope(what)] x: u8) {} }),
+                ),
+                "expected `skip`, `positional` or `name = \"…\"`",
+            ),
+            (
+                error(quote!(all), quote!(impl Net {})),
+                "expected `crate = path`",
+            ),
+        ];
+        for (found, expected) in cases {
+            assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn constructors_and_skipped_methods_are_left_alone() {
+        let block = quote! {
+            impl Net {
+                fn forward_size() -> usize { 1 }
+                #[burnscope(skip)]
+                fn forward_raw(&self) -> u8 { self.forward_raw() }
+                fn forward(&self) -> u8 { self.forward_raw() }
+            }
+        };
+        let written = trace(TokenStream::new(), block).unwrap().to_string();
+        assert!(
+            written.contains("fn forward_size () -> usize { 1 }"),
+            "{written}"
+        );
+        assert!(
+            written.contains("fn forward_raw (& self) -> u8 { self . forward_raw () }"),
+            "{written}"
+        );
+        assert!(!written.contains("enter_call"), "{written}");
+        assert_eq!(written.matches("enter_scope").count(), 1);
+    }
+}

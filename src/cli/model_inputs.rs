@@ -60,8 +60,14 @@ pub fn tokenize(
         )
         .into());
     }
-    let tokenizer = Tokenizer::from_file(&path)
+    let mut tokenizer = Tokenizer::from_file(&path)
         .map_err(|error| format!("cannot read the tokenizer {}: {error}", path.display()))?;
+    // The file may ask for a fixed length, as one of a batch: a trace of padding helps nobody, and a
+    // text that is too long is an error rather than another text.
+    tokenizer.with_padding(None);
+    tokenizer
+        .with_truncation(None)
+        .map_err(|error| format!("cannot tokenize the text: {error}"))?;
     let encoding = tokenizer
         .encode(text, true)
         .map_err(|error| format!("cannot tokenize the text: {error}"))?;

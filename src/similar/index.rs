@@ -298,6 +298,25 @@ impl Index {
         &self.corpus.code[self.entries[entry as usize].0 as usize]
     }
 
+    /// A file of the index as a query reads it, with the terms of its definitions, which an index
+    /// that was loaded keeps apart.
+    pub fn file_with_terms(&self, number: u32) -> CodeFile {
+        let mut file = self.corpus.code[number as usize].clone();
+        let first = self.entries.partition_point(|&(other, _)| other < number);
+        let end = |entry: usize| self.lists.ends.get(entry).map_or(0, |&end| end as usize);
+        file.terms = (first..first + file.definitions.len())
+            .map(|entry| {
+                let range = entry.checked_sub(1).map_or(0, end)..end(entry);
+                let numbers = self.lists.numbers[range.clone()].iter();
+                let terms = numbers.map(|&number| self.lists.vocabulary.terms()[number as usize]);
+                terms
+                    .zip(self.lists.counts[range].iter().copied())
+                    .collect()
+            })
+            .collect();
+        file
+    }
+
     /// The definition of an entry.
     pub fn definition(&self, entry: EntryId) -> &Definition {
         let (file, at) = self.entries[entry as usize];

@@ -104,7 +104,7 @@ pub fn measure(
     let per_file: Vec<(Answers, Vec<Example>)> = files
         .par_iter()
         .map(|&number| {
-            let file = &index.corpus().code[number as usize];
+            let file = &index.file_with_terms(number);
             let rankings = Query::new(index, file, true).rank(5);
             let by_script = if script {
                 compat::jaccard(

@@ -125,9 +125,14 @@ impl<'a> Query<'a> {
         rankings
     }
 
+    /// The terms of a definition of the file; none if the file came without.
+    fn terms(&self, at: usize) -> &[(u64, u16)] {
+        self.file.terms.get(at).map_or(&[], Vec::as_slice)
+    }
+
     fn first_pass(&self, at: usize, top: usize) -> Ranking {
         let kind = self.file.definitions[at].kind;
-        let overlaps = self.index.overlaps(&self.file.terms[at]);
+        let overlaps = self.index.overlaps(self.terms(at));
         let entries: Vec<EntryId> = (0..self.index.len() as EntryId)
             .filter(|&entry| overlaps[entry as usize].terms > 0 && self.admits(entry, kind))
             .collect();
@@ -181,7 +186,7 @@ impl<'a> Query<'a> {
         overlaps: &[Overlap],
         top: usize,
     ) -> Vec<(EntryId, f64)> {
-        let own = words(&self.file.terms[at]);
+        let own = words(self.terms(at));
         let mut scores: Vec<(EntryId, f64)> = entries
             .iter()
             .filter_map(|&entry| {
@@ -205,8 +210,8 @@ impl<'a> Query<'a> {
     fn features(&self, at: usize, entry: EntryId, overlap: Overlap) -> Features {
         let index = self.index;
         let (terms, words_there) = index.size(entry);
-        let own_terms = self.file.terms[at].len() as f32;
-        let own_words = words(&self.file.terms[at]);
+        let own_terms = self.terms(at).len() as f32;
+        let own_words = words(self.terms(at));
         let either = own_words + words_there - u32::from(overlap.words);
         let own_role = self.file.names.role(&self.file.definitions[at].name);
         let role = index.file(entry).names.role(&index.definition(entry).name);

@@ -8,9 +8,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::facts::Binding;
 use super::flags::ClassView;
-use super::guard::Reach;
 use super::mro::{Lineage, Lineages};
 use super::project::{ClassId, Def, Project};
+use super::reach::Reach;
 use super::report::{self, ClassTests, FamilyVerdicts};
 use super::suite::Suite;
 use super::tree::{MODELS, Tree};

@@ -1,15 +1,16 @@
 //! Walks the reduced body of a test for one class and finds out whether it skips itself.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use ruff_python_ast::Expr;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::decorator::Effect;
 use super::eval::{Evaluator, Scope};
-use super::flags::{ClassView, Lookup};
+use super::flags::ClassView;
 use super::flow::{Step, Target};
-use super::project::{ClassId, Def, FunctionId, Project};
+use super::project::{ClassId, Def, FunctionId};
+use super::reach::{MAX_VARIANTS, Reach};
 use super::value::{Truth, Value, Why};
 
 /// Helpers that call helpers are followed this far.
@@ -36,110 +37,6 @@ pub(crate) struct Outcome {
     pub certain: Option<Guard>,
     /// Skips that may happen before that.
     pub possible: Vec<Guard>,
-}
-
-/// Outcomes found so far for one body: they hold for every class that answers the same lookups alike.
-type Known = Vec<(Vec<Lookup>, Arc<Outcome>)>;
-
-/// A body: the class that defines it, the function, and the case (by the address of its arguments).
-type BodyKey = (ClassId, FunctionId, usize);
-
-/// The most variants of an outcome that are kept for one body.
-const MAX_VARIANTS: usize = 32;
-/// Locks the outcomes are spread over.
-const SHARDS: usize = 64;
-
-/// Which functions can reach a skip at all, and what their bodies were found to do.
-pub(crate) struct Reach {
-    reaches: Vec<Vec<bool>>,
-    known: Vec<Mutex<FxHashMap<BodyKey, Known>>>,
-}
-
-impl Reach {
-    /// Marks every function that skips, or that calls one by a name that does.
-    pub fn new(project: &Project) -> Self {
-        let mut names: FxHashSet<&str> = FxHashSet::default();
-        let mut pending = Vec::new();
-        for module in &project.modules {
-            for function in &module.functions {
-                if function.steps.is_empty() {
-                    continue;
-                }
-                if function.steps.iter().any(skips) {
-                    names.insert(&function.name);
-                }
-                pending.push(function);
-            }
-        }
-        loop {
-            let before = names.len();
-            for function in &pending {
-                if !names.contains(&*function.name)
-                    && function.steps.iter().any(|s| calls(s, &names))
-                {
-                    names.insert(&function.name);
-                }
-            }
-            if names.len() == before {
-                break;
-            }
-        }
-        let reaches = project
-            .modules
-            .iter()
-            .map(|module| {
-                module
-                    .functions
-                    .iter()
-                    .map(|f| {
-                        f.steps
-                            .iter()
-                            .any(|step| skips(step) || calls(step, &names))
-                    })
-                    .collect()
-            })
-            .collect();
-        Self {
-            reaches,
-            known: (0..SHARDS).map(|_| Mutex::default()).collect(),
-        }
-    }
-
-    pub fn can_skip(&self, id: FunctionId) -> bool {
-        self.reaches[id.module as usize][id.function as usize]
-    }
-}
-
-fn skips(step: &Step) -> bool {
-    match step {
-        Step::Skip { .. } => true,
-        Step::If {
-            then, otherwise, ..
-        } => then.iter().chain(otherwise).any(skips),
-        Step::Loop { body, .. } | Step::Perhaps(body) => body.iter().any(skips),
-        // What `super()` runs may be a test that is skipped by a decorator.
-        Step::Call {
-            target: Target::Super(name) | Target::Unbound(_, name),
-            ..
-        } => name.starts_with("test"),
-        Step::Call { .. } | Step::Exit | Step::Leave => false,
-    }
-}
-
-fn calls(step: &Step, names: &FxHashSet<&str>) -> bool {
-    match step {
-        Step::Call { target, .. } => match target {
-            Target::Method(name)
-            | Target::Super(name)
-            | Target::Function(name)
-            | Target::Unbound(_, name) => names.contains(&**name),
-        },
-        Step::If {
-            then, otherwise, ..
-        } => then.iter().chain(otherwise).any(|s| calls(s, names)),
-        Step::Loop { body, .. } | Step::Perhaps(body) => body.iter().any(|s| calls(s, names)),
-        Step::Skip { .. } | Step::Exit | Step::Leave => false,
-    }
 }
 
 /// How a list of steps ends.
@@ -195,11 +92,7 @@ pub(crate) fn judge(
         return Arc::default();
     }
     let key = (owner, function, case.as_ptr() as usize);
-    let shard = &reach.known[(function.function as usize ^ function.module as usize) % SHARDS];
-    if let Some(known) = shard
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .get(&key)
+    if let Some(known) = reach.shard(function).get(&key)
         && let Some((_, outcome)) = known.iter().find(|(lookups, _)| view.answers(lookups))
     {
         return outcome.clone();
@@ -207,8 +100,8 @@ pub(crate) fn judge(
     view.record();
     let outcome = Arc::new(walk(view, reach, owner, function, case));
     let lookups = view.recorded();
-    let mut known = shard.lock().unwrap_or_else(PoisonError::into_inner);
-    let known = known.entry(key).or_default();
+    let mut shard = reach.shard(function);
+    let known = shard.entry(key).or_default();
     if known.len() < MAX_VARIANTS {
         known.push((lookups, outcome.clone()));
     }

@@ -13,9 +13,12 @@
 
 mod analysis;
 mod builtin;
+mod call;
 mod compat;
 mod decorator;
+mod definition;
 mod eval;
+mod expand;
 mod facts;
 mod flags;
 mod flow;
@@ -23,6 +26,7 @@ mod guard;
 mod lint;
 mod mro;
 mod project;
+mod reach;
 mod report;
 mod revision;
 mod suite;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use super::decorator::{Effect, Placed};
 use super::facts::Body;
 use super::flags::ClassView;
-use super::guard::{self, Guard, Reach};
+use super::guard::{self, Guard};
 use super::project::{ClassId, FunctionId};
+use super::reach::Reach;
 use super::suite::{Entry, ItemKind, Suite};
 use super::value::Why;
 

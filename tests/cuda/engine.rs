@@ -231,7 +231,10 @@ fn dropping_an_engine_gives_everything_back_and_disturbs_nothing_under_way() {
     drop(engine);
     assert_eq!((standin.live_bytes(), standin.pinned_bytes()), before);
     stream.synchronize();
-    assert!(standin.freed_memory_untouched(), "a kernel wrote after the drop");
+    assert!(
+        standin.freed_memory_untouched(),
+        "a kernel wrote after the drop"
+    );
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output, Stdio};
 
-use crate::support::Grove;
+use crate::support::{Grove, settle};
 
 fn burnscope(grove: &Grove, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_burnscope"));
@@ -157,6 +157,7 @@ fn a_reader_that_goes_away_is_no_error() {
 #[test]
 fn the_quality_table_is_printed() {
     let grove = Grove::new();
+    settle(grove.root());
     let pairs = r#"[["elm/modeling_elm.py:ElmLayer", "oak/modeling_oak.py:OakLayer", true], ["elm/modeling_elm.py:Gone", "oak/modeling_oak.py:OakLayer", true]]"#;
     std::fs::write(grove.root().join("pairs.json"), pairs).expect("writes");
     let (code, stdout, _) = run(
@@ -171,6 +172,12 @@ fn the_quality_table_is_printed() {
     assert!(row.contains("1.000"), "{row}");
     assert!(stdout.contains("1 pairs were left out"), "{stdout}");
     assert!(grove.root().join("features.json").is_file());
+    let (code, again, _) = run(&grove, &["--quality", "pairs.json"]);
+    assert_eq!(
+        (code, again),
+        (0, stdout),
+        "the kept index gives the same table"
+    );
     std::fs::write(grove.root().join("pairs.json"), "[1]").expect("writes");
     assert_eq!(run(&grove, &["--quality", "pairs.json"]).0, 2);
 }

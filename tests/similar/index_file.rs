@@ -1,6 +1,6 @@
 //! The index on disk: the same answers, rebuilt in part, refused when damaged.
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
 
 use burnscope::similar::{
     analysis::{Options, QueryFile, analyse},
@@ -11,24 +11,7 @@ use burnscope::similar::{
 };
 use safetensors::SafeTensors;
 
-use crate::support::Grove;
-
-/// Makes the sources older than the clock's grain, so that they count as settled.
-fn settle(folder: &Path) {
-    let past = std::time::SystemTime::now() - Duration::from_secs(3600);
-    for entry in std::fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            settle(&path);
-        } else {
-            std::fs::File::options()
-                .append(true)
-                .open(&path)
-                .and_then(|file| file.set_modified(past))
-                .expect("is set");
-        }
-    }
-}
+use crate::support::{Grove, settle};
 
 fn load(grove: &Grove, path: &Path) -> Result<(Index, Refreshed), Error> {
     store::load(
