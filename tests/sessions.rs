@@ -67,15 +67,7 @@ impl Net {
 }
 
 fn tensors(value: &Value) -> Vec<TensorRecord> {
-    match value {
-        Value::Tensor(tensor) => vec![(**tensor).clone()],
-        Value::List(values) => values.iter().flat_map(tensors).collect(),
-        Value::Map(entries) => entries
-            .iter()
-            .flat_map(|(_, value)| tensors(value))
-            .collect(),
-        Value::Text(_) => Vec::new(),
-    }
+    value.tensors().into_iter().cloned().collect()
 }
 
 fn named(node: &Node, name: &str) -> Vec<TensorRecord> {
