@@ -54,6 +54,11 @@ impl Net {
         x
     }
 
+    async fn forward_pending(&self, x: Tensor<2>) -> Tensor<2> {
+        std::future::pending::<()>().await;
+        x
+    }
+
     fn forward_panic(&self, x: Tensor<2>) -> Tensor<2> {
         let y = self.fc.forward(x);
         assert!(y.dims()[0] > 1, "one row is not enough");
@@ -62,15 +67,7 @@ impl Net {
 }
 
 fn tensors(value: &Value) -> Vec<TensorRecord> {
-    match value {
-        Value::Tensor(tensor) => vec![(**tensor).clone()],
-        Value::List(values) => values.iter().flat_map(tensors).collect(),
-        Value::Map(entries) => entries
-            .iter()
-            .flat_map(|(_, value)| tensors(value))
-            .collect(),
-        Value::Text(_) => Vec::new(),
-    }
+    value.tensors().into_iter().cloned().collect()
 }
 
 fn named(node: &Node, name: &str) -> Vec<TensorRecord> {
@@ -342,4 +339,55 @@ fn attaching_leaves_lazy_parameters_alone() {
     drop(session);
     let weight: &Param<Tensor<2>> = &net.fc.weight;
     assert!(!weight.is_initialized());
+}
+
+#[test]
+fn guards_may_be_dropped_in_any_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let device = Device::flex();
+    let net = Net::new(&device);
+    let first = session(&folder.path().join("first"), &net);
+    let second = session(&folder.path().join("second"), &net);
+    let first_guard = first.enter();
+    let second_guard = second.enter();
+    drop(first_guard);
+    net.forward(Tensor::ones([1, 3], &device));
+    drop(second_guard);
+    net.forward(Tensor::ones([1, 3], &device));
+    assert_eq!(first.finish().unwrap().roots.len(), 0);
+    assert_eq!(second.finish().unwrap().roots.len(), 1);
+}
+
+#[test]
+fn a_call_that_outlives_its_session_does_not_touch_the_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let device = Device::flex();
+    let net = Net::new(&device);
+    let session = session(folder.path(), &net);
+    let guard = session.enter();
+    // Still waiting when the session ends.
+    let mut pending = Box::pin(net.forward_pending(Tensor::ones([1, 3], &device)));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(pending.as_mut().poll(&mut context).is_pending());
+    drop(guard);
+    let trace = session.finish().unwrap();
+    assert!(!trace.complete);
+    let record = folder.path().join("Net.burnscope.jsonl");
+    let before = std::fs::read(&record).unwrap();
+    drop(pending);
+    assert_eq!(std::fs::read(&record).unwrap(), before);
+}
+
+#[test]
+fn threads_of_a_pool_share_a_session_without_waiting_for_each_other() {
+    use rayon::prelude::*;
+    let folder = tempfile::tempdir().unwrap();
+    let device = Device::flex();
+    let net = Net::new(&device);
+    let session = session(folder.path(), &net);
+    // Large enough for the summary to use the same pool.
+    (0..8).into_par_iter().for_each(|_| {
+        session.run(|| net.forward_same(Tensor::ones([1000, 3000], &device)));
+    });
+    assert_eq!(session.finish().unwrap().roots.len(), 8);
 }

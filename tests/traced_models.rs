@@ -10,8 +10,8 @@ use std::{
 use burn::tensor::Device;
 use burnscope::{
     Dump, Session,
-    format::{self, dump::DumpReader},
-    models::{self, Architecture, LoadedModel, ModelInputs, WithModel},
+    format::{self, dump::DumpReader, torch_repr},
+    models::{self, LoadedModel, ModelInputs},
     summary::DType,
     trace::{Node, Printed, TensorRecord, TensorValue, Trace, Value},
 };
@@ -23,25 +23,8 @@ fn data(case: &str) -> PathBuf {
         .join(case)
 }
 
-struct Attach<'a>(&'a Session, &'a str);
-
-impl WithModel for Attach<'_> {
-    type Output = ();
-
-    fn call<A: Architecture>(self, model: &A) {
-        self.0.attach(self.1, model);
-    }
-}
-
 fn traced(model: &LoadedModel, inputs: &ModelInputs, dump: Dump, folder: &Path) -> Trace {
-    let builder = Session::builder(folder).dump(dump);
-    let builder = models::PATH_NAMES
-        .iter()
-        .fold(builder, |builder, (field, name)| {
-            builder.rename(field, name)
-        });
-    let session = builder.start().unwrap();
-    model.model().with(Attach(&session, model.class_name()));
+    let session = model.start(Session::builder(folder).dump(dump)).unwrap();
     session.run(|| model.forward(inputs)).unwrap();
     session.finish().unwrap()
 }
@@ -80,27 +63,15 @@ fn nodes(trace: &Trace) -> Vec<&Node> {
     nodes
 }
 
-fn tensors(value: &Value) -> Vec<&TensorRecord> {
-    match value {
-        Value::Tensor(tensor) => vec![tensor],
-        Value::List(values) => values.iter().flat_map(tensors).collect(),
-        Value::Map(entries) => entries
-            .iter()
-            .flat_map(|(_, value)| tensors(value))
-            .collect(),
-        Value::Text(_) => Vec::new(),
-    }
-}
-
 /// Named so that the order in which two frameworks pass keyword arguments does not matter.
 fn input_tensors(node: &Node) -> (Vec<&TensorRecord>, BTreeMap<String, Vec<&TensorRecord>>) {
     let inputs = node.inputs.as_ref().unwrap();
     let named = inputs
         .kwargs
         .iter()
-        .map(|(name, value)| (name.clone(), tensors(value)));
+        .map(|(name, value)| (name.clone(), value.tensors()));
     (
-        inputs.args.iter().flat_map(tensors).collect(),
+        inputs.args.iter().flat_map(Value::tensors).collect(),
         named.filter(|(_, tensors)| !tensors.is_empty()).collect(),
     )
 }
@@ -222,8 +193,8 @@ fn check_tree(ours: &Trace, theirs: &Trace, statistics: bool) {
             );
             continue;
         }
-        let ours_out = tensors(ours.outputs.as_ref().unwrap());
-        let theirs_out = tensors(theirs.outputs.as_ref().unwrap());
+        let ours_out = ours.outputs.as_ref().unwrap().tensors();
+        let theirs_out = theirs.outputs.as_ref().unwrap().tensors();
         assert_eq!(ours_out.len(), theirs_out.len(), "outputs of {}", ours.path);
         for (ours_tensor, theirs_tensor) in ours_out.iter().zip(&theirs_out) {
             assert_eq!(
@@ -235,13 +206,6 @@ fn check_tree(ours: &Trace, theirs: &Trace, statistics: bool) {
             }
         }
     }
-}
-
-/// `5.7032e-4` as PyTorch writes it, `5.7032e-04`.
-fn exponent(value: f64) -> String {
-    let text = format!("{value:.4e}");
-    let (mantissa, exponent) = text.split_once('e').unwrap();
-    format!("{mantissa}e{:+03}", exponent.parse::<i32>().unwrap())
 }
 
 fn numbers(dtype: &DType, bytes: &[u8]) -> Vec<f64> {
@@ -289,7 +253,7 @@ fn check_values(case: &str, folder: &Path, trace: &Trace, tolerance: f64) {
         let inputs = input_tensors(node);
         let all = flat(&inputs)
             .into_iter()
-            .chain(node.outputs.iter().flat_map(tensors));
+            .chain(node.outputs.iter().flat_map(Value::tensors));
         for tensor in all {
             let Some(TensorValue::File(file)) = &tensor.value else {
                 panic!("{} has no file", node.path)
@@ -308,7 +272,7 @@ fn check_values(case: &str, folder: &Path, trace: &Trace, tolerance: f64) {
                 let mean = |bytes: &[u8]| {
                     let values = numbers(&DType::F32, bytes);
                     let mean = values.iter().sum::<f64>() / values.len() as f64;
-                    format!("tensor({})", exponent(mean))
+                    format!("tensor({})", torch_repr::scientific(mean))
                 };
                 let (ours, theirs) = (mean(&ours.bytes), mean(theirs.data()));
                 assert!(
@@ -355,11 +319,8 @@ fn check(case: &str, tolerance: f64, statistics: bool) {
             .collect()
     };
     let untraced = bits(model.forward(&inputs).unwrap());
-    let session = Session::builder(folder.path().join("again"))
-        .dump(Dump::Safetensors)
-        .start()
-        .unwrap();
-    model.model().with(Attach(&session, model.class_name()));
+    let builder = Session::builder(folder.path().join("again")).dump(Dump::Safetensors);
+    let session = model.start(builder).unwrap();
     let traced = bits(session.run(|| model.forward(&inputs)).unwrap());
     assert!(!untraced.is_empty());
     assert_eq!(untraced, traced, "tracing changed the result");

@@ -24,38 +24,65 @@ impl TraceArguments {
     }
 }
 
-/// What a `#[burnscope(…)]` attribute asks for its parameter, field or method.
+/// A word that a `#[burnscope(…)]` attribute may hold; which ones depends on what it is put on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Word {
+    Skip,
+    Positional,
+    Name,
+    Crate,
+}
+
+impl Word {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Skip => "`skip`",
+            Self::Positional => "`positional`",
+            Self::Name => "`name = \"…\"`",
+            Self::Crate => "`crate = path`",
+        }
+    }
+}
+
+/// What a `#[burnscope(…)]` attribute asks for its parameter, field, method or type.
 #[derive(Default)]
 pub struct Refinement {
     pub skip: bool,
     pub positional: bool,
     pub name: Option<String>,
+    pub krate: Option<Path>,
 }
 
 impl Refinement {
     /// Reads and removes the `burnscope` attributes among `attributes`.
-    pub fn take(attributes: &mut Vec<Attribute>) -> Result<Self> {
-        let refinement = Self::read(attributes)?;
+    pub fn take(attributes: &mut Vec<Attribute>, allowed: &[Word]) -> Result<Self> {
+        let refinement = Self::read(attributes, allowed)?;
         attributes.retain(|attribute| !attribute.path().is_ident("burnscope"));
         Ok(refinement)
     }
 
     /// Reads the `burnscope` attributes among `attributes`.
-    pub fn read(attributes: &[Attribute]) -> Result<Self> {
+    pub fn read(attributes: &[Attribute], allowed: &[Word]) -> Result<Self> {
         let mut refinement = Self::default();
         for attribute in attributes
             .iter()
             .filter(|attribute| attribute.path().is_ident("burnscope"))
         {
             attribute.parse_nested_meta(|meta| {
-                if meta.path.is_ident("skip") {
+                let is =
+                    |word: Word, name: &str| allowed.contains(&word) && meta.path.is_ident(name);
+                if is(Word::Skip, "skip") {
                     refinement.skip = true;
-                } else if meta.path.is_ident("positional") {
+                } else if is(Word::Positional, "positional") {
                     refinement.positional = true;
-                } else if meta.path.is_ident("name") {
+                } else if is(Word::Name, "name") {
                     refinement.name = Some(meta.value()?.parse::<LitStr>()?.value());
+                } else if is(Word::Crate, "crate") {
+                    refinement.krate = Some(meta.value()?.parse()?);
                 } else {
-                    return Err(meta.error("expected `skip`, `positional` or `name = \"…\"`"));
+                    let words: Vec<&str> = allowed.iter().map(|word| word.text()).collect();
+                    let one_of = if words.len() > 1 { "one of " } else { "" };
+                    return Err(meta.error(format!("expected {one_of}{}", words.join(", "))));
                 }
                 Ok(())
             })?;

@@ -3,11 +3,13 @@
 //! The rewritten call evaluates the same expressions once each; arguments that are more than a
 //! variable or a field are evaluated before the receiver is looked at.
 
+use std::collections::HashSet;
+
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 use syn::{
-    Expr, ExprMethodCall, ExprReference, Macro, Member, Pat, Path, Token, parse::Parser,
-    parse_quote, punctuated::Punctuated, visit_mut::VisitMut,
+    Expr, ExprMethodCall, ExprReference, ImplItemFn, Macro, Member, Pat, Path, Token,
+    parse::Parser, parse_quote, punctuated::Punctuated, visit::Visit, visit_mut::VisitMut,
 };
 
 /// Visits a body and replaces the calls in it.
@@ -15,15 +17,18 @@ pub struct CallRewriter<'a> {
     krate: &'a Path,
     /// Methods whose calls on `self` are left alone.
     skipped: &'a [String],
+    /// Every name that is a variable somewhere in the method.
+    variables: HashSet<String>,
     /// Loop variables and the field they run over: `for layer in &self.layers`.
     bindings: Vec<(String, String)>,
 }
 
 impl<'a> CallRewriter<'a> {
-    pub fn new(krate: &'a Path, skipped: &'a [String]) -> Self {
+    pub fn new(krate: &'a Path, skipped: &'a [String], method: &ImplItemFn) -> Self {
         Self {
             krate,
             skipped,
+            variables: variables(method),
             bindings: Vec::new(),
         }
     }
@@ -111,6 +116,35 @@ impl<'a> CallRewriter<'a> {
         }
     }
 
+    /// The expression to look at where `expression` can be looked at before the call without moving,
+    /// borrowing for long, or running anything: a variable, a field, an element, a borrow of one.
+    fn place(&self, expression: &Expr) -> Option<TokenStream> {
+        match expression {
+            Expr::Reference(ExprReference { expr, .. }) if self.is_place(expr) => {
+                Some(quote!(#expr))
+            }
+            expression if self.is_place(expression) => Some(quote!(#expression)),
+            _ => None,
+        }
+    }
+
+    fn is_place(&self, expression: &Expr) -> bool {
+        match expression {
+            Expr::Path(path) => path
+                .path
+                .get_ident()
+                .is_some_and(|name| self.variables.contains(&name.to_string())),
+            Expr::Lit(_) => true,
+            Expr::Field(field) => self.is_place(&field.base),
+            Expr::Index(index) => self.is_place(&index.expr) && self.is_place(&index.index),
+            Expr::Paren(inner) => self.is_place(&inner.expr),
+            Expr::Unary(unary) => {
+                matches!(unary.op, syn::UnOp::Deref(_)) && self.is_place(&unary.expr)
+            }
+            _ => false,
+        }
+    }
+
     fn rewrite(&self, call: ExprMethodCall, awaited: bool) -> Expr {
         let krate = self.krate;
         let method = call.method.to_string();
@@ -120,7 +154,7 @@ impl<'a> CallRewriter<'a> {
         let mut arguments: Vec<Expr> = Vec::new();
         let mut captures: Vec<TokenStream> = Vec::new();
         for argument in &call.args {
-            let shown = match place(argument) {
+            let shown = match self.place(argument) {
                 Some(place) => {
                     arguments.push(argument.clone());
                     quote!(&#place)
@@ -128,7 +162,7 @@ impl<'a> CallRewriter<'a> {
                 // A closure's type often follows from the parameter: it must stay where it is.
                 None if matches!(argument, Expr::Closure(_)) => {
                     arguments.push(argument.clone());
-                    quote!(&"<closure>")
+                    quote!(&#krate::__private::Literally("<closure>"))
                 }
                 None => {
                     let name = format_ident!("__burnscope_arg_{}", names.len());
@@ -145,7 +179,7 @@ impl<'a> CallRewriter<'a> {
             });
         }
         // A receiver that is more than a place is evaluated once, into a binding.
-        let (bound, receiver): (Option<&Expr>, Expr) = match place(&call.receiver) {
+        let (bound, receiver): (Option<&Expr>, Expr) = match self.place(&call.receiver) {
             Some(_) => (None, (*call.receiver).clone()),
             None => (Some(&call.receiver), parse_quote!(__burnscope_receiver)),
         };
@@ -156,6 +190,17 @@ impl<'a> CallRewriter<'a> {
             ..
         } = &call;
         let run = quote!(#receiver.#ident #turbofish(#(#arguments),*));
+        // Never runs: it tells the compiler the types of the arguments, which may follow from nothing
+        // but the call (`None`, `x.into()`, a generic function), before they are looked at.
+        let types = (!names.is_empty()).then(|| {
+            quote! {
+                #[allow(unreachable_code, clippy::diverging_sub_expression, clippy::let_underscore_future)]
+                if false {
+                    let _ = #run;
+                    ::core::unreachable!()
+                }
+            }
+        });
         let run = if awaited {
             quote!(#krate::__private::in_scope(__burnscope_call.as_ref(), #run).await)
         } else {
@@ -165,6 +210,7 @@ impl<'a> CallRewriter<'a> {
             })
         };
         let mut body = quote! {{
+            #types
             let __burnscope_call = if #krate::__private::active() {
                 #krate::__private::enter_call(
                     (&&&#krate::__private::ModuleProbe(&#receiver)).identify(),
@@ -194,24 +240,19 @@ impl<'a> CallRewriter<'a> {
     }
 }
 
-/// The expression to look at where `expression` can be looked at before the call without moving,
-/// borrowing for long, or running anything: a variable, a field, an element, a borrow of one.
-fn place(expression: &Expr) -> Option<TokenStream> {
-    fn simple(expression: &Expr) -> bool {
-        match expression {
-            Expr::Path(_) | Expr::Lit(_) => true,
-            Expr::Field(field) => simple(&field.base),
-            Expr::Index(index) => simple(&index.expr) && simple(&index.index),
-            Expr::Paren(inner) => simple(&inner.expr),
-            Expr::Unary(unary) => matches!(unary.op, syn::UnOp::Deref(_)) && simple(&unary.expr),
-            _ => false,
+/// The names that a method's parameters and patterns bind. A name that is none of them is a function
+/// or a constant: its type may follow from the call it is passed to, so it is evaluated before.
+fn variables(method: &ImplItemFn) -> HashSet<String> {
+    struct Names(HashSet<String>);
+    impl<'ast> Visit<'ast> for Names {
+        fn visit_pat_ident(&mut self, pattern: &'ast syn::PatIdent) {
+            self.0.insert(pattern.ident.to_string());
+            syn::visit::visit_pat_ident(self, pattern);
         }
     }
-    match expression {
-        Expr::Reference(ExprReference { expr, .. }) if simple(expr) => Some(quote!(#expr)),
-        expression if simple(expression) => Some(quote!(#expression)),
-        _ => None,
-    }
+    let mut names = Names(HashSet::from(["self".to_owned()]));
+    names.visit_impl_item_fn(method);
+    names.0
 }
 
 impl VisitMut for CallRewriter<'_> {

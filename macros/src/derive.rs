@@ -4,12 +4,13 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 use syn::{Data, DeriveInput, Fields, Path, Result, parse_quote, spanned::Spanned};
 
-use crate::attr::Refinement;
+use crate::attr::{Refinement, Word};
 
 pub fn traced(item: TokenStream) -> Result<TokenStream> {
-    let input: DeriveInput = syn::parse2(item)?;
-    let krate: Path = parse_quote!(::burnscope);
-    let name = &input.ident;
+    let mut input: DeriveInput = syn::parse2(item)?;
+    let krate = Refinement::read(&input.attrs, &[Word::Crate])?.krate;
+    let krate: Path = krate.unwrap_or_else(|| parse_quote!(::burnscope));
+    let name = input.ident.clone();
     let arms = match &input.data {
         Data::Struct(data) => vec![arm(&krate, quote!(Self), &data.fields)?],
         Data::Enum(data) => data
@@ -33,6 +34,10 @@ pub fn traced(item: TokenStream) -> Result<TokenStream> {
             ));
         }
     };
+    // As derives of the standard library do: a generic field is recorded as what it is.
+    for parameter in input.generics.type_params_mut() {
+        parameter.bounds.push(parse_quote!(#krate::capture::Traced));
+    }
     let (impl_generics, type_generics, where_clause) = input.generics.split_for_impl();
     let body = if arms.is_empty() {
         quote!(match *self {})
@@ -55,7 +60,7 @@ fn arm(krate: &Path, constructor: TokenStream, fields: &Fields) -> Result<TokenS
     let mut patterns = Vec::new();
     let mut steps = Vec::new();
     for (index, field) in fields.iter().enumerate() {
-        let refinement = Refinement::read(&field.attrs)?;
+        let refinement = Refinement::read(&field.attrs, &[Word::Skip, Word::Name])?;
         let binding = format_ident!("__field_{index}");
         match &field.ident {
             Some(ident) if refinement.skip => patterns.push(quote!(#ident: _)),

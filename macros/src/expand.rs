@@ -3,12 +3,12 @@
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 use syn::{
-    Attribute, Error, FnArg, Ident, ImplItem, ImplItemFn, ItemImpl, Pat, Path, Result, ReturnType,
-    Signature, Type, parse_quote, spanned::Spanned, visit_mut::VisitMut,
+    Attribute, Error, FnArg, GenericParam, Ident, ImplItem, ImplItemFn, ItemImpl, Pat, Path,
+    Result, ReturnType, Signature, Type, parse_quote, spanned::Spanned, visit_mut::VisitMut,
 };
 
 use crate::{
-    attr::{Refinement, TraceArguments},
+    attr::{Refinement, TraceArguments, Word},
     call::CallRewriter,
     derive::unraw,
 };
@@ -21,8 +21,8 @@ pub fn trace(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
         let mut traced = 0;
         for item in &mut block.items {
             let ImplItem::Fn(method) = item else { continue };
-            let asked = take_trace_attribute(&mut method.attrs);
-            let refinement = Refinement::take(&mut method.attrs)?;
+            let asked = take_trace_attribute(&arguments.krate, &mut method.attrs);
+            let refinement = Refinement::take(&mut method.attrs, &[Word::Skip])?;
             let forward = method.sig.ident.to_string().starts_with("forward");
             // An associated function has no module to belong to.
             let has_self = method.sig.receiver().is_some();
@@ -58,7 +58,7 @@ fn skipped_methods(block: &ItemImpl) -> Result<Vec<String>> {
     let mut skipped = Vec::new();
     for item in &block.items {
         if let ImplItem::Fn(method) = item
-            && Refinement::read(&method.attrs)?.skip
+            && Refinement::read(&method.attrs, &[Word::Skip])?.skip
         {
             skipped.push(method.sig.ident.to_string());
         }
@@ -66,16 +66,18 @@ fn skipped_methods(block: &ItemImpl) -> Result<Vec<String>> {
     Ok(skipped)
 }
 
-/// Removes `#[burnscope::trace]` or an imported `#[trace]`, which the block's own attribute does for it.
-fn take_trace_attribute(attributes: &mut Vec<Attribute>) -> bool {
+/// Removes `#[trace]`, `#[burnscope::trace]` or the renamed crate's, which the block's own attribute
+/// does for it; another crate's `trace` stays.
+fn take_trace_attribute(krate: &Path, attributes: &mut Vec<Attribute>) -> bool {
+    let text = |path: &Path| quote!(#path).to_string().replace([' ', '\n'], "");
+    let ours = [
+        "trace".to_owned(),
+        "burnscope::trace".to_owned(),
+        "::burnscope::trace".to_owned(),
+        format!("{}::trace", text(krate)),
+    ];
     let before = attributes.len();
-    attributes.retain(|attribute| {
-        attribute
-            .path()
-            .segments
-            .last()
-            .is_none_or(|last| last.ident != "trace")
-    });
+    attributes.retain(|attribute| !ours.contains(&text(attribute.path())));
     attributes.len() < before
 }
 
@@ -85,6 +87,8 @@ fn traced_method(
     skipped: &[String],
     method: &mut ImplItemFn,
 ) -> Result<()> {
+    // Made before parameters lose their patterns, which bind variables.
+    let mut calls = CallRewriter::new(krate, skipped, method);
     let signature = &mut method.sig;
     if let Some(constness) = &signature.constness {
         return Err(Error::new(
@@ -127,7 +131,7 @@ fn traced_method(
     let closure_output = (!impl_trait).then(|| quote!(-> #output));
 
     let mut body = method.block.clone();
-    CallRewriter::new(krate, skipped).visit_block_mut(&mut body);
+    calls.visit_block_mut(&mut body);
 
     // A run without gradients is a run of the module's gradient-free copy. It is not possible where
     // the result borrows from the module, or where the call changes it.
@@ -135,7 +139,25 @@ fn traced_method(
         Some(path) => quote!(<Self as #path>),
         None => quote!(Self),
     };
-    let again = quote!(#owner::#ident(&__burnscope_copy, #(#names),*));
+    // Parameters that the arguments do not fix must be named again; the compiler names those of
+    // `impl Trait` itself and takes no list then.
+    let generics: Vec<TokenStream> = signature
+        .generics
+        .params
+        .iter()
+        .filter_map(|parameter| match parameter {
+            GenericParam::Type(parameter) => Some(&parameter.ident),
+            GenericParam::Const(parameter) => Some(&parameter.ident),
+            GenericParam::Lifetime(_) => None,
+        })
+        .map(|ident| quote!(#ident))
+        .collect();
+    let impl_arguments = signature.inputs.iter().any(|argument| match argument {
+        FnArg::Typed(argument) => matches!(&*argument.ty, Type::ImplTrait(_)),
+        FnArg::Receiver(_) => false,
+    });
+    let turbofish = (!generics.is_empty() && !impl_arguments).then(|| quote!(::<#(#generics),*>));
+    let again = quote!(#owner::#ident #turbofish(&__burnscope_copy, #(#names),*));
     let (again, scope_body) = if signature.asyncness.is_some() {
         (
             // A future that contains itself needs an indirection.
@@ -215,7 +237,10 @@ fn parameters(krate: &Path, signature: &mut Signature) -> Result<Parameters> {
         let FnArg::Typed(argument) = argument else {
             continue;
         };
-        let refinement = Refinement::take(&mut argument.attrs)?;
+        let refinement = Refinement::take(
+            &mut argument.attrs,
+            &[Word::Skip, Word::Positional, Word::Name],
+        )?;
         let (ident, mut label) = match &*argument.pat {
             Pat::Ident(pattern) if pattern.subpat.is_none() && pattern.by_ref.is_none() => {
                 let ident = pattern.ident.clone();
@@ -319,7 +344,14 @@ mod tests {
                     nothing(),
                     quote!(impl Net { fn forward(&self, #[burnscope(what)] x: u8) {} }),
                 ),
-                "expected `skip`, `positional` or `name = \"…\"`",
+                "expected one of `skip`, `positional`, `name = \"…\"`",
+            ),
+            (
+                error(
+                    nothing(),
+                    quote!(impl Net { #[burnscope(positional)] fn forward(&self) {} }),
+                ),
+                "expected `skip`",
             ),
             (
                 error(quote!(all), quote!(impl Net {})),

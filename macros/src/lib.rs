@@ -35,7 +35,9 @@ pub fn trace(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// Lets a struct or enum be an argument or result of a traced method, recorded field by field.
 ///
 /// A field of any type is allowed: what is neither a tensor nor `Traced` is recorded by its `Debug`
-/// text. `#[burnscope(skip)]` on a field leaves it out, `#[burnscope(name = "…")]` renames it.
+/// text. `#[burnscope(skip)]` on a field leaves it out, `#[burnscope(name = "…")]` renames it. A type
+/// parameter must be `Traced`. `#[burnscope(crate = path)]` on the type names the crate where it was
+/// renamed.
 #[proc_macro_derive(Traced, attributes(burnscope))]
 pub fn derive_traced(item: TokenStream) -> TokenStream {
     derive::traced(item.into())

@@ -96,14 +96,26 @@ impl DumpWriter {
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
+        if self.thread.is_none() {
+            let queue = self.queue.clone();
+            let name = "burnscope dumps".to_owned();
+            match std::thread::Builder::new()
+                .name(name)
+                .spawn(move || write_all(&queue))
+            {
+                Ok(thread) => self.thread = Some(thread),
+                Err(error) => {
+                    let error = refused(&self.queue.folder, &job, error);
+                    state.lost += 1;
+                    state.failed.get_or_insert((job.name, error));
+                    return;
+                }
+            }
+        }
         state.pending += size;
         state.jobs.push_back(job);
         drop(state);
         self.queue.changed.notify_all();
-        if self.thread.is_none() {
-            let queue = self.queue.clone();
-            self.thread = Some(std::thread::spawn(move || write_all(&queue)));
-        }
     }
 
     /// Waits until every file is written.

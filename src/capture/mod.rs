@@ -4,6 +4,7 @@
 
 mod dump;
 mod names;
+mod place;
 pub(crate) mod probe;
 mod record;
 mod scope;
@@ -20,6 +21,7 @@ pub use value::{Captured, Recorder, Traced};
 pub mod private {
     pub use super::probe::{ModuleProbe, ValueProbe};
     pub use super::scope::{Scope, active, enter, enter_call, enter_scope, in_scope};
+    pub use super::value::Literally;
     /// The traits whose methods choose between kinds of module and kinds of value.
     pub mod probes {
         pub use crate::capture::probe::{

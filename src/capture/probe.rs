@@ -41,6 +41,8 @@ impl<T: ?Sized> Copy for ValueProbe<'_, T> {}
 pub struct Receiver {
     /// Where it is while the call runs; compared only during that time.
     pub(crate) address: usize,
+    /// In bytes. Tells a struct from its first field, which has the same address.
+    pub(crate) size: usize,
     pub(crate) type_name: &'static str,
     /// Absent for a parameterless module and for anything that is no module.
     pub(crate) first_param: Option<FirstParam>,
@@ -52,6 +54,7 @@ impl Receiver {
     fn new<T: ?Sized>(value: &T, first_param: Option<FirstParam>, is_module: bool) -> Self {
         Self {
             address: std::ptr::from_ref(value).cast::<()>().addr(),
+            size: std::mem::size_of_val(value),
             type_name: std::any::type_name::<T>(),
             first_param,
             is_module,
@@ -109,7 +112,7 @@ macro_rules! pointers {
             }
         }
 
-        impl<T> AnyPointer for ModuleProbe<'_, $pointer> {
+        impl<T: ?Sized> AnyPointer for ModuleProbe<'_, $pointer> {
             fn identify(&self) -> Receiver {
                 Receiver::new::<T>(self.0, None, false)
             }

@@ -16,26 +16,28 @@ use crate::{
         jsonl::{self, JsonlWriter},
         record_path,
     },
-    trace::{Attribution, Inputs, Node, TensorValue, Time, Trace, Value},
+    trace::{Inputs, Node, TensorValue, Time, Trace, Value},
 };
 
 /// A call's number within its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CallId(usize);
+pub(crate) struct CallId(pub(super) usize);
 
 /// Arguments as they were captured: under a name, or without one.
 pub(crate) type CapturedInputs = Vec<(Option<String>, Captured)>;
 
 /// One call, finished or not.
-struct Call {
-    parent: Option<CallId>,
+pub(super) struct Call {
+    pub(super) parent: Option<CallId>,
     children: Vec<CallId>,
-    node: Node,
-    receiver: Receiver,
+    pub(super) node: Node,
+    pub(super) receiver: Receiver,
     /// What the caller's source calls the module; empty where the call was not seen from outside.
-    hint: String,
+    pub(super) hint: String,
+    /// How many elements of the list `hint` were called before, where it is a list.
+    pub(super) hint_index: u64,
     /// Whether the path filters want it.
-    selected: bool,
+    pub(super) selected: bool,
     /// The inputs of a call seen from outside, until it is clear whether the callee records itself.
     waiting: Option<CapturedInputs>,
     /// The call's number in the journal, once its beginning is there.
@@ -43,7 +45,7 @@ struct Call {
     /// Whether it returned or was given up.
     over: bool,
     /// How often each hint was used for a child, to number the elements of a list of modules.
-    hints: HashMap<String, u64>,
+    pub(super) hints: HashMap<String, u64>,
 }
 
 /// Everything that changes during a session.
@@ -51,10 +53,10 @@ pub(crate) struct Record {
     folder: PathBuf,
     started: Instant,
     pub(crate) names: ModuleNames,
-    calls: Vec<Call>,
+    pub(super) calls: Vec<Call>,
     roots: Vec<CallId>,
     /// Calls per root call and path.
-    counts: HashMap<(u64, String), u64>,
+    pub(super) counts: HashMap<(u64, String), u64>,
     journal: Option<JsonlWriter>,
     dumps: DumpWriter,
     dump_names: DumpNames,
@@ -64,6 +66,10 @@ pub(crate) struct Record {
     /// The first thing that could not be written.
     failure: Option<WriteError>,
     panicked: bool,
+    /// Nothing is recorded any more: a call that is still in progress must not open the files again.
+    finished: bool,
+    /// The trace's name, from when its first file was opened on.
+    fixed_name: Option<String>,
 }
 
 impl Record {
@@ -83,10 +89,12 @@ impl Record {
             notes: Vec::new(),
             failure: None,
             panicked: false,
+            finished: false,
+            fixed_name: None,
         }
     }
 
-    fn call(&mut self, id: CallId) -> &mut Call {
+    pub(super) fn call(&mut self, id: CallId) -> &mut Call {
         &mut self.calls[id.0]
     }
 
@@ -106,12 +114,13 @@ impl Record {
         let call = &self.calls[id.0];
         call.waiting.is_some()
             && call.node.method.as_deref() == Some(method)
-            && (!call.receiver.is_module
-                || (call.receiver.type_name == receiver.type_name
-                    && call.receiver.address == receiver.address))
+            && call.receiver.address == receiver.address
+            && call.receiver.size == receiver.size
+            // The caller may see a trait object or a pointer where the callee knows its type.
+            && (!call.receiver.is_module || call.receiver.type_name == receiver.type_name)
     }
 
-    /// Begins a call and says whether its inputs are wanted.
+    /// Begins a call and says whether its inputs are wanted; `None` once the session is finished.
     pub(crate) fn begin(
         &mut self,
         options: &Options,
@@ -119,10 +128,24 @@ impl Record {
         receiver: Receiver,
         method: &str,
         hint: Option<&str>,
-    ) -> (CallId, bool) {
+    ) -> Option<(CallId, bool)> {
+        if self.finished {
+            return None;
+        }
+        // A future may outlive the call it was made in.
+        let mut parent = parent;
+        while let Some(over) = parent
+            && self.calls[over.0].over
+        {
+            parent = self.calls[over.0].parent;
+        }
         if let Some(parent) = parent {
             self.settle(options, parent);
         }
+        let hint = options.segments.rename(hint.unwrap_or_default());
+        let hint_index = parent
+            .and_then(|parent| self.calls[parent.0].hints.get(&hint).copied())
+            .unwrap_or(0);
         let id = CallId(self.calls.len());
         let step = match parent {
             Some(parent) => self.calls[parent.0].node.step,
@@ -143,7 +166,8 @@ impl Record {
             children: Vec::new(),
             node,
             receiver,
-            hint: options.segments.rename(hint.unwrap_or_default()),
+            hint,
+            hint_index,
             selected: false,
             waiting: None,
             journaled: None,
@@ -155,7 +179,7 @@ impl Record {
             None => self.roots.push(id),
         }
         self.place(options, id);
-        (id, self.calls[id.0].selected)
+        Some((id, self.calls[id.0].selected))
     }
 
     /// Lets the callee take over the call that its caller announced, and says whether its inputs are
@@ -165,34 +189,18 @@ impl Record {
         let call = &mut self.calls[id.0];
         if !call.receiver.is_module {
             let step_and_path = (call.node.step, std::mem::take(&mut call.node.path));
-            let (parent, hint) = (call.parent, call.hint.clone());
             call.receiver = receiver;
             if let Some(count) = self.counts.get_mut(&step_and_path) {
                 *count -= 1;
-            }
-            if let Some(parent) = parent
-                && let Some(count) = self.call(parent).hints.get_mut(&hint)
-            {
-                *count = count.saturating_sub(1);
             }
             self.place(options, id);
         }
         self.calls[id.0].selected
     }
 
-    /// Gives a call its path and what follows from it.
-    fn place(&mut self, options: &Options, id: CallId) {
-        let (path, attribution) = self.resolve(options, id);
-        let step = self.calls[id.0].node.step;
-        let count = self.counts.entry((step, path.clone())).or_default();
-        let number = std::mem::replace(count, *count + 1);
-        let known = self.names.kind(&path).map(str::to_owned);
-        let call = self.call(id);
-        call.selected = options.selects(&path);
-        call.node.kind = Some(known.unwrap_or_else(|| call.receiver.kind().to_owned()));
-        call.node.path = path;
-        call.node.call = number;
-        call.node.attribution = attribution;
+    /// What the caller captured of a call that its callee takes over.
+    pub(crate) fn take_waiting(&mut self, id: CallId) -> CapturedInputs {
+        self.call(id).waiting.take().unwrap_or_default()
     }
 
     /// Gives a call its inputs; `announced` ones wait until the callee has had its chance to name them.
@@ -203,6 +211,9 @@ impl Record {
         inputs: CapturedInputs,
         announced: bool,
     ) {
+        if self.finished {
+            return;
+        }
         self.call(id).waiting = Some(inputs);
         if !announced {
             self.settle(options, id);
@@ -274,6 +285,9 @@ impl Record {
 
     /// Ends a call that returned; `outputs` where they are wanted.
     pub(crate) fn returned(&mut self, options: &Options, id: CallId, outputs: Option<Captured>) {
+        if self.finished {
+            return;
+        }
         self.settle(options, id);
         let elapsed = self
             .now()
@@ -293,7 +307,7 @@ impl Record {
     /// Ends a call that will never return.
     pub(crate) fn abandoned(&mut self, options: &Options, id: CallId, panicking: bool) {
         self.panicked |= panicking;
-        if !self.is_over(id) {
+        if !self.finished && !self.is_over(id) {
             self.settle(options, id);
             self.end(id);
         }
@@ -353,64 +367,6 @@ impl Record {
         }
     }
 
-    /// The path of the module that a call's receiver is, and how sure that is.
-    fn resolve(&mut self, options: &Options, id: CallId) -> (String, Attribution) {
-        let call = &self.calls[id.0];
-        let (parent, step, hint) = (call.parent, call.node.step, call.hint.clone());
-        let above = parent.map(|parent| &self.calls[parent.0]);
-        if let Some(first) = &call.receiver.first_param {
-            let mut found = self
-                .names
-                .candidates(first, &options.segments, call.receiver.kind());
-            if let Some(above) = above
-                && found.len() > 1
-            {
-                narrow(&mut found, &above.node.path, &hint);
-            }
-            if found.len() == 1 {
-                return (found.remove(0), Attribution::Exact);
-            }
-            // Shared parameters: the calls are given to the paths in turn.
-            let uses = |path: &String| {
-                let count = self.counts.get(&(step, path.clone()));
-                count.copied().unwrap_or(0)
-            };
-            if let Some(path) = found.iter().min_by_key(|path| uses(path)) {
-                return (path.clone(), Attribution::Inferred);
-            }
-        }
-        let (Some(parent), Some(above)) = (parent, above) else {
-            let name = options.name.as_deref().or(self.names.first_root());
-            let kind = call.receiver.kind();
-            // A model without parameters, or one that was never attached, is taken for the root.
-            return (name.unwrap_or(kind).to_owned(), Attribution::Inferred);
-        };
-        let path = above.node.path.clone();
-        if hint == "self" && above.receiver.type_name == call.receiver.type_name {
-            return (path, Attribution::Exact);
-        }
-        if hint.is_empty() {
-            return (
-                format!("{path}.{}", call.receiver.kind()),
-                Attribution::Inferred,
-            );
-        }
-        let named = format!("{path}.{hint}");
-        let count = self.call(parent).hints.entry(hint).or_default();
-        let index = std::mem::replace(count, *count + 1);
-        // An element of a list of modules, called in a loop.
-        let element = format!("{named}.{index}");
-        if self.names.knows(&element) {
-            return (element, Attribution::Exact);
-        }
-        let attribution = if self.names.knows(&named) {
-            Attribution::Exact
-        } else {
-            Attribution::Inferred
-        };
-        (named, attribution)
-    }
-
     fn failed(&mut self, error: WriteError) {
         self.journal = None;
         self.failure.get_or_insert(error);
@@ -418,9 +374,9 @@ impl Record {
 
     /// The name of the trace: as asked for, else the attached model's, else the first call's type.
     pub(crate) fn name(&self, options: &Options) -> String {
-        options
-            .name
+        self.fixed_name
             .clone()
+            .or_else(|| options.name.clone())
             .or_else(|| self.names.first_root().map(str::to_owned))
             .or_else(|| {
                 self.roots
@@ -435,6 +391,7 @@ impl Record {
             return;
         }
         let name = self.name(options);
+        self.fixed_name = Some(name.clone());
         match JsonlWriter::create(record_path(&self.folder, &name), &options.header(&name)) {
             Ok(journal) => self.journal = Some(journal),
             Err(error) => self.failed(error),
@@ -468,6 +425,7 @@ impl Record {
         {
             self.failure.get_or_insert(error);
         }
+        self.finished = true;
         let name = self.name(options);
         let roots = std::mem::take(&mut self.roots);
         let trace = Trace {
@@ -497,19 +455,6 @@ impl Record {
         let mut node = std::mem::take(&mut call.node);
         node.children = children;
         Some(node)
-    }
-}
-
-/// Of several paths, keeps those that the caller's own path and the name in its source speak for.
-fn narrow(found: &mut Vec<String>, within: &str, hint: &str) {
-    let prefix = format!("{within}.");
-    let named = format!("{prefix}{hint}");
-    let element = format!("{named}.");
-    let called = |path: &String| *path == named || path.starts_with(&element);
-    if !hint.is_empty() && found.iter().any(called) {
-        found.retain(called);
-    } else if found.iter().any(|path| path.starts_with(&prefix)) {
-        found.retain(|path| path.starts_with(&prefix));
     }
 }
 

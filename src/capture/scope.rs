@@ -33,6 +33,8 @@ struct Frame {
     session: Arc<Shared>,
     /// The call in progress; `None` right inside `Session::run`.
     call: Option<CallId>,
+    /// Larger than that of every entry below.
+    number: u64,
 }
 
 /// Whether any session runs: all that a scope costs while none does.
@@ -42,20 +44,33 @@ pub fn active() -> bool {
 }
 
 /// Keeps something on this thread's stack while it lives.
-pub struct Entered(bool);
+///
+/// Holds the entry's number, since guards may be dropped in any order.
+pub struct Entered(Option<u64>);
 
 impl Entered {
-    fn push(frame: Frame) -> Self {
-        STACK.with_borrow_mut(|stack| stack.push(frame));
-        Self(true)
+    fn push(session: &Arc<Shared>, call: Option<CallId>) -> Self {
+        STACK.with_borrow_mut(|stack| {
+            let number = stack.last().map_or(0, |frame| frame.number + 1);
+            stack.push(Frame {
+                session: session.clone(),
+                call,
+                number,
+            });
+            Self(Some(number))
+        })
     }
 }
 
 impl Drop for Entered {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.0 {
-            STACK.with_borrow_mut(Vec::pop);
+        if let Some(number) = self.0 {
+            STACK.with_borrow_mut(|stack| {
+                if let Some(place) = stack.iter().rposition(|frame| frame.number == number) {
+                    stack.remove(place);
+                }
+            });
         }
     }
 }
@@ -69,10 +84,7 @@ impl Stay {
     pub(crate) fn begin(session: &Arc<Shared>) -> Self {
         RUNNING.fetch_add(1, Ordering::Relaxed);
         Self {
-            _entered: Entered::push(Frame {
-                session: session.clone(),
-                call: None,
-            }),
+            _entered: Entered::push(session, None),
         }
     }
 }
@@ -99,26 +111,23 @@ pub(crate) fn gradients_unwanted(autodiff: impl FnOnce() -> bool) -> bool {
 ///
 /// Dropped without [`Scope::returned`], by a panic or an abandoned future, it marks the call incomplete.
 pub struct Scope {
-    frame: Frame,
+    session: Arc<Shared>,
+    call: CallId,
     over: bool,
 }
 
 impl Scope {
-    fn call(&self) -> CallId {
-        self.frame.call.expect("a scope is made for a call")
-    }
-
     /// Records the result and ends the call, unless the callee has done it already.
     pub fn returned(mut self, outputs: impl FnOnce(&mut Recorder<'_>) -> Captured) {
         self.over = true;
-        let session = &self.frame.session;
-        let call = self.call();
-        if session.record().is_over(call) {
+        let (session, call) = (&self.session, self.call);
+        // Each in a statement of its own: the session must not be locked while a value is looked at.
+        let over = session.record().is_over(call);
+        if over {
             return;
         }
-        // Not in one expression: the session must not be locked while a value is looked at.
         let wanted = session.record().wants(call);
-        let outputs = wanted.then(|| outputs(&mut Recorder { session }));
+        let outputs = wanted.then(|| outputs(&mut Recorder::new(session)));
         session.record().returned(session.options(), call, outputs);
     }
 }
@@ -126,10 +135,11 @@ impl Scope {
 impl Drop for Scope {
     fn drop(&mut self) {
         if !self.over {
-            let session = &self.frame.session;
-            session
+            let panicking = std::thread::panicking();
+            let options = self.session.options();
+            self.session
                 .record()
-                .abandoned(session.options(), self.call(), std::thread::panicking());
+                .abandoned(options, self.call, panicking);
         }
     }
 }
@@ -162,21 +172,25 @@ pub fn enter_scope(
     method: &str,
     inputs: impl FnOnce(&mut InputRecorder<'_>),
 ) -> Option<Scope> {
-    let frame = top()?;
-    let session = frame.session;
-    let announced = frame
-        .call
-        .filter(|call| session.record().announced(*call, &receiver, method));
-    let (call, wanted) = match announced {
-        Some(call) => (
+    let Frame { session, call, .. } = top()?;
+    let options = session.options();
+    let announced = call.filter(|call| session.record().announced(*call, &receiver, method));
+    if let Some(call) = announced {
+        let (wanted, seen) = {
+            let mut record = session.record();
+            let wanted = record.adopt(options, call, receiver);
+            (wanted, record.take_waiting(call))
+        };
+        let recorder = Recorder::reusing(&session, seen);
+        let inputs = collect(recorder, wanted, inputs);
+        session.record().inputs(options, call, inputs, false);
+        return Some(Scope {
+            session,
             call,
-            session.record().adopt(session.options(), call, receiver),
-        ),
-        None => session
-            .record()
-            .begin(session.options(), frame.call, receiver, method, None),
-    };
-    Some(begin(session, call, wanted, inputs, false))
+            over: false,
+        });
+    }
+    begin(session, call, receiver, method, None, inputs)
 }
 
 /// Begins a call that was seen where it is made.
@@ -188,49 +202,57 @@ pub fn enter_call(
     hint: &str,
     inputs: impl FnOnce(&mut InputRecorder<'_>),
 ) -> Option<Scope> {
-    let frame = top()?;
-    let session = frame.session;
-    let (call, wanted) =
-        session
-            .record()
-            .begin(session.options(), frame.call, receiver, method, Some(hint));
-    Some(begin(session, call, wanted, inputs, true))
+    let Frame { session, call, .. } = top()?;
+    begin(session, call, receiver, method, Some(hint), inputs)
 }
 
+/// `hint` is there for a call that the callee may still take over.
 fn begin(
     session: Arc<Shared>,
-    call: CallId,
+    parent: Option<CallId>,
+    receiver: Receiver,
+    method: &str,
+    hint: Option<&str>,
+    inputs: impl FnOnce(&mut InputRecorder<'_>),
+) -> Option<Scope> {
+    let options = session.options();
+    let begun = session
+        .record()
+        .begin(options, parent, receiver, method, hint);
+    let (call, wanted) = begun?;
+    let inputs = collect(Recorder::new(&session), wanted, inputs);
+    session
+        .record()
+        .inputs(options, call, inputs, hint.is_some());
+    Some(Scope {
+        session,
+        call,
+        over: false,
+    })
+}
+
+/// The session is not locked here: a value's `Debug` may run any code.
+fn collect(
+    recorder: Recorder<'_>,
     wanted: bool,
     inputs: impl FnOnce(&mut InputRecorder<'_>),
-    announced: bool,
-) -> Scope {
-    // The session is not locked here: a value's `Debug` may run any code.
+) -> CapturedInputs {
     let mut collected = InputRecorder {
-        recorder: Recorder { session: &session },
+        recorder,
         inputs: Vec::new(),
     };
     if wanted {
         inputs(&mut collected);
     }
-    let collected = collected.inputs;
-    session
-        .record()
-        .inputs(session.options(), call, collected, announced);
-    Scope {
-        frame: Frame {
-            session,
-            call: Some(call),
-        },
-        over: false,
-    }
+    collected.inputs
 }
 
 /// Makes a call the current one of this thread until the result is dropped.
 #[inline(always)]
 pub fn enter(scope: Option<&Scope>) -> Entered {
     match scope {
-        Some(scope) => Entered::push(scope.frame.clone()),
-        None => Entered(false),
+        Some(scope) => Entered::push(&scope.session, Some(scope.call)),
+        None => Entered(None),
     }
 }
 

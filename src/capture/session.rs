@@ -9,10 +9,16 @@ use std::{
 use burn::module::Module;
 use wildmatch::WildMatch;
 
-use super::{Dump, names::SegmentNames, record::Record, scope::Stay, tensor::TensorCache};
+use super::{
+    Dump,
+    names::SegmentNames,
+    record::Record,
+    scope::Stay,
+    tensor::{Seen, TensorCache},
+};
 use crate::{
     format::{self, WriteError, jsonl},
-    trace::{Trace, prune},
+    trace::{TensorRecord, Trace, prune},
 };
 
 /// What a session records and where it writes.
@@ -79,8 +85,9 @@ impl Shared {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn tensors(&self) -> MutexGuard<'_, TensorCache> {
-        self.tensors.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The record of a tensor: made now, unless the same tensor was seen before.
+    pub(crate) fn describe(&self, seen: &Seen) -> Arc<TensorRecord> {
+        TensorCache::record(&self.tensors, seen, &self.options)
     }
 }
 
@@ -221,7 +228,7 @@ impl Session {
         run()
     }
 
-    /// Records on this thread until the guard is dropped.
+    /// Records on this thread until the guard is dropped. Do not hold it across an `.await`.
     pub fn enter(&self) -> SessionGuard<'_> {
         SessionGuard {
             _stay: Stay::begin(&self.shared),

@@ -4,7 +4,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Weak},
+    sync::{Arc, Mutex, PoisonError, Weak},
 };
 
 use burn::tensor::{self, Bytes, Tensor, TensorData, kind::Basic};
@@ -93,11 +93,10 @@ impl Seen {
         }
     }
 
-    /// A copy of the elements in row-major order; empty where they cannot be read.
-    pub(crate) fn row_major_bytes(&self) -> Vec<u8> {
-        self.view()
-            .map(|view| view.to_row_major_bytes().into_owned())
-            .unwrap_or_default()
+    /// A copy of the elements in row-major order; `None` where they cannot be read.
+    pub(crate) fn row_major_bytes(&self) -> Option<Vec<u8>> {
+        let view = self.view().ok()?;
+        Some(view.to_row_major_bytes().into_owned())
     }
 
     /// How many bytes its elements take.
@@ -138,10 +137,12 @@ struct Identity {
 
 /// The tensors that a session has seen, so that each is summarised once.
 ///
-/// Each entry holds a weak reference to the tensor's allocation. While it does, the address cannot be
-/// given to another allocation, and the contents cannot change under it: `Arc::get_mut` refuses and
-/// `Arc::make_mut` moves the contents to a new allocation. So an entry whose reference is alive
-/// describes exactly the elements that were summarised.
+/// Each entry holds a weak reference to the tensor's `Arc`, whose address is part of its identity. As
+/// long as the weak reference exists that address is not given to another `Arc`. And as long as a
+/// strong one exists beside it, the elements do not change: burn-flex 0.22.1 writes through
+/// `Arc::make_mut` alone, which copies the elements if there are other owners, and moves them into a
+/// new `Arc`, leaving this one without owners, if there are only weak references; `Arc::get_mut`
+/// refuses. So an entry whose `Arc` has an owner describes exactly the elements that were summarised.
 #[derive(Default)]
 pub(crate) struct TensorCache {
     entries: HashMap<Identity, (Weak<Bytes>, Arc<TensorRecord>)>,
@@ -151,24 +152,41 @@ pub(crate) struct TensorCache {
 }
 
 impl TensorCache {
-    pub(crate) fn record(&mut self, seen: &Seen, options: &Options) -> Arc<TensorRecord> {
+    /// Describes a tensor, or finds that it was described before.
+    ///
+    /// The lock is not held while the elements are read: that runs on a thread pool whose threads may
+    /// be in sessions, too.
+    pub(crate) fn record(cache: &Mutex<Self>, seen: &Seen, options: &Options) -> Arc<TensorRecord> {
+        // A panic cannot leave the cache inconsistent: every entry is whole when it is inserted.
+        let lock = || cache.lock().unwrap_or_else(PoisonError::into_inner);
         let identity = seen.identity();
-        if let Some((key, _)) = &identity
-            && let Some((alive, record)) = self.entries.get(key)
-            && alive.strong_count() > 0
-        {
-            return record.clone();
-        }
-        let id = self.next_id;
-        self.next_id += 1;
+        let id = {
+            let mut cache = lock();
+            if let Some((key, _)) = &identity
+                && let Some((alive, record)) = cache.entries.get(key)
+                && alive.strong_count() > 0
+            {
+                return record.clone();
+            }
+            cache.next_id += 1;
+            cache.next_id - 1
+        };
         let record = Arc::new(describe(seen, id, options));
         if let Some((key, weak)) = identity {
-            if self.entries.len() >= self.sweep_at {
-                self.entries
-                    .retain(|_, (alive, _)| alive.strong_count() > 0);
-                self.sweep_at = (self.entries.len() * 2).max(256);
+            let mut cache = lock();
+            // Another thread may have described the same tensor meanwhile.
+            if let Some((alive, known)) = cache.entries.get(&key)
+                && alive.strong_count() > 0
+            {
+                return known.clone();
             }
-            self.entries.insert(key, (weak, record.clone()));
+            if cache.entries.len() >= cache.sweep_at {
+                cache
+                    .entries
+                    .retain(|_, (alive, _)| alive.strong_count() > 0);
+                cache.sweep_at = (cache.entries.len() * 2).max(256);
+            }
+            cache.entries.insert(key, (weak, record.clone()));
         }
         record
     }

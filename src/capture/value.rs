@@ -9,7 +9,7 @@ use std::{
 
 use burn::tensor::{Tensor, kind::Basic};
 
-use super::{session::Shared, tensor::Seen};
+use super::{record::CapturedInputs, session::Shared, tensor::Seen};
 use crate::trace::TensorRecord;
 
 /// The longest text kept of a value that is no tensor, in bytes.
@@ -35,6 +35,16 @@ pub struct CapturedTensor {
     pub(crate) elements: Elements,
 }
 
+/// Text that is recorded as it is.
+#[derive(Debug)]
+pub struct Literally(pub &'static str);
+
+impl Traced for Literally {
+    fn traced(&self, _: &mut Recorder<'_>) -> Captured {
+        Captured::Text(self.0.to_owned())
+    }
+}
+
 /// What was kept of a tensor's elements for its file.
 #[derive(Debug)]
 pub(crate) enum Elements {
@@ -58,19 +68,60 @@ pub trait Traced {
 
 /// Turns values into what a session keeps of them.
 pub struct Recorder<'s> {
-    pub(crate) session: &'s Shared,
+    session: &'s Shared,
+    /// Elements that the caller of this very call has copied already, by the tensor's number.
+    copied: HashMap<u64, Vec<u8>>,
 }
 
-impl Recorder<'_> {
+impl<'s> Recorder<'s> {
+    pub(crate) fn new(session: &'s Shared) -> Self {
+        Self {
+            session,
+            copied: HashMap::new(),
+        }
+    }
+
+    /// A recorder that takes over the elements in `captured` instead of copying them again.
+    pub(crate) fn reusing(session: &'s Shared, captured: CapturedInputs) -> Self {
+        let mut recorder = Self::new(session);
+        captured
+            .into_iter()
+            .for_each(|(_, value)| recorder.take_elements(value));
+        recorder
+    }
+
+    fn take_elements(&mut self, captured: Captured) {
+        match captured {
+            Captured::Tensor(CapturedTensor {
+                record,
+                elements: Elements::Copied(bytes),
+            }) => {
+                if let Some(id) = record.id {
+                    self.copied.insert(id, bytes);
+                }
+            }
+            Captured::Tensor(_) | Captured::Text(_) => {}
+            Captured::List(values) => values
+                .into_iter()
+                .for_each(|value| self.take_elements(value)),
+            Captured::Map(entries) => entries
+                .into_iter()
+                .for_each(|(_, value)| self.take_elements(value)),
+        }
+    }
+
     /// Records a tensor: summarised now, unless the same tensor was summarised before.
     pub fn tensor<const D: usize, K: Basic>(&mut self, tensor: &Tensor<D, K>) -> Captured {
         let seen = Seen::look(tensor);
-        let record = self.session.tensors().record(&seen, self.session.options());
+        let record = self.session.describe(&seen);
         let options = self.session.options();
         let elements = if options.dump != super::Dump::Safetensors {
             Elements::NotWanted
+        } else if let Some(bytes) = record.id.and_then(|id| self.copied.remove(&id)) {
+            Elements::Copied(bytes)
         } else if self.session.record().has_room(options, seen.bytes()) {
-            Elements::Copied(seen.row_major_bytes())
+            seen.row_major_bytes()
+                .map_or(Elements::NotWanted, Elements::Copied)
         } else {
             Elements::OverBudget
         };

@@ -6,7 +6,7 @@ use burnscope::{
     Dump, Session,
     format::dump::DumpReader,
     models::{self, ModelInputs},
-    trace::{Node, TensorRecord, TensorValue, Value},
+    trace::{Inputs, Node, TensorRecord, TensorValue, Value},
 };
 use safetensors::SafeTensors;
 
@@ -14,7 +14,6 @@ use super::{
     Outcome,
     model_inputs::DeviceName,
     output::{self, BAD, FAINT, GOOD, STRONG, styled},
-    trace::start,
 };
 
 const CONFIG: &[u8] = include_bytes!("demo/config.json");
@@ -67,7 +66,7 @@ pub fn run(arguments: &DemoArguments) -> Outcome {
     let builder = Session::builder(&trace_folder)
         .name(model.class_name())
         .dump(Dump::Safetensors);
-    let session = start(builder, &model)?;
+    let session = model.start(builder)?;
     session.run(|| model.forward(&inputs))?;
     let trace = session.finish()?;
 
@@ -89,7 +88,7 @@ pub fn run(arguments: &DemoArguments) -> Outcome {
         wrong: 0,
     };
     for root in &trace.roots {
-        comparison.node(root, 0)?;
+        comparison.node(root, None, 0)?;
     }
     let Comparison {
         reference,
@@ -152,19 +151,16 @@ struct Comparison {
 }
 
 impl Comparison {
-    fn node(&mut self, node: &Node, depth: usize) -> Result<(), Box<dyn Error>> {
-        let mut tensors = Vec::new();
-        if let Some(inputs) = &node.inputs {
-            inputs
-                .args
-                .iter()
-                .chain(inputs.kwargs.iter().map(|(_, value)| value))
-                .for_each(|value| collect(value, &mut tensors));
-        }
+    fn node(
+        &mut self,
+        node: &Node,
+        above: Option<&Node>,
+        depth: usize,
+    ) -> Result<(), Box<dyn Error>> {
+        let inputs = node.inputs.iter().flat_map(Inputs::values);
+        let mut tensors: Vec<&TensorRecord> = inputs.flat_map(Value::tensors).collect();
         let given = tensors.len();
-        if let Some(value) = &node.outputs {
-            collect(value, &mut tensors);
-        }
+        tensors.extend(node.outputs.iter().flat_map(Value::tensors));
         let mut differences = Vec::new();
         let mut output = String::new();
         for (index, tensor) in tensors.iter().enumerate() {
@@ -177,13 +173,7 @@ impl Comparison {
                 output = format!("{}{:?}", tensor.dtype, tensor.shape);
             }
         }
-        let name = match depth {
-            0 => node.path.as_str(),
-            _ => node
-                .path
-                .rsplit_once('.')
-                .map_or(node.path.as_str(), |(_, name)| name),
-        };
+        let name = above.map_or(node.path.as_str(), |above| node.name_below(above));
         let name = format!("{}{name}", "  ".repeat(depth));
         let row = format!("{name:34} {output:16}");
         let verdict = match differences.iter().copied().reduce(f64::max) {
@@ -201,7 +191,7 @@ impl Comparison {
         let _ = writeln!(self.text, "{row} {verdict}");
         node.children
             .iter()
-            .try_for_each(|child| self.node(child, depth + 1))
+            .try_for_each(|child| self.node(child, Some(node), depth + 1))
     }
 
     /// The relative difference of a tensor from PyTorch's of the same name; `None` where it has none.
@@ -246,16 +236,5 @@ impl Comparison {
         } else {
             apart / scale
         }))
-    }
-}
-
-fn collect<'t>(value: &'t Value, tensors: &mut Vec<&'t TensorRecord>) {
-    match value {
-        Value::Tensor(tensor) => tensors.push(tensor),
-        Value::List(values) => values.iter().for_each(|value| collect(value, tensors)),
-        Value::Map(entries) => entries
-            .iter()
-            .for_each(|(_, value)| collect(value, tensors)),
-        Value::Text(_) => {}
     }
 }

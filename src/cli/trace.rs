@@ -1,7 +1,6 @@
 //! `burnscope trace`: runs a checkpoint on inputs and records every module of the forward pass.
 
 use std::{
-    error::Error,
     panic::{self, AssertUnwindSafe},
     path::PathBuf,
     process::ExitCode,
@@ -10,7 +9,7 @@ use std::{
 
 use burnscope::{
     Dump, Session,
-    models::{self, Architecture, LoadedModel, ModelInputs, WithModel},
+    models::{self, ModelInputs},
 };
 use clap::ValueEnum;
 
@@ -26,8 +25,8 @@ use super::{
 /// The checkpoint is an ordinary Hugging Face folder: `config.json` and `model.safetensors` or its
 /// shards. BERT, Llama and Qwen3 are built in; `config.json` says which one it is.
 ///
-/// Writes three files into the folder given with --out, which transformers' own tools can read:
-/// `<Class>_debug_tree_FULL_TENSORS.json`, `<Class>_debug_tree_SUMMARY.json` and, with every number at
+/// Writes into the folder given with --out: `<Class>_debug_tree_FULL_TENSORS.json` and
+/// `<Class>_debug_tree_SUMMARY.json`, which transformers' own tools can read, and, with every number at
 /// full precision, `<Class>.burnscope.jsonl`.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -111,8 +110,9 @@ pub fn run(arguments: &TraceArguments) -> Outcome {
         .map(ModelInputs::read)
         .transpose()?;
     let loading = output::spinner(format!("loading {}", arguments.checkpoint.display()));
-    let model = models::load(&arguments.checkpoint, &device)?;
+    let model = models::load(&arguments.checkpoint, &device);
     loading.finish_and_clear();
+    let model = model?;
     let inputs = match (from_file, &arguments.text) {
         (Some(inputs), _) => inputs,
         (None, Some(text)) => {
@@ -136,7 +136,7 @@ pub fn run(arguments: &TraceArguments) -> Outcome {
     for pattern in &arguments.exclude {
         builder = builder.exclude(pattern);
     }
-    let session = start(builder, &model)?;
+    let session = model.start(builder)?;
     let running = output::spinner(format!("running {}", model.class_name()));
     let outcome = catch(|| session.run(|| model.forward(&inputs)));
     running.finish_and_clear();
@@ -179,29 +179,6 @@ pub fn run(arguments: &TraceArguments) -> Outcome {
             Ok(ExitCode::FAILURE)
         }
     }
-}
-
-/// Starts a session for a loaded model, with the checkpoint's names.
-pub fn start(
-    builder: burnscope::capture::SessionBuilder,
-    model: &LoadedModel,
-) -> Result<Session, Box<dyn Error>> {
-    struct Attach<'a>(&'a Session, &'a str);
-    impl WithModel for Attach<'_> {
-        type Output = ();
-
-        fn call<A: Architecture>(self, model: &A) {
-            self.0.attach(self.1, model);
-        }
-    }
-    let builder = models::PATH_NAMES
-        .iter()
-        .fold(builder, |builder, (field, name)| {
-            builder.rename(field, name)
-        });
-    let session = builder.start()?;
-    model.model().with(Attach(&session, model.class_name()));
-    Ok(session)
 }
 
 /// Runs something that may panic, without the panic's own printing; the error is its message.

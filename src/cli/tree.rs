@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use burnscope::{
+    format::torch_repr::scientific,
     summary::{Number, Summary},
     trace::{Attribution, Node, TensorRecord, Trace, Value},
 };
@@ -45,7 +46,11 @@ pub fn render(trace: &Trace, arguments: &TreeArguments) -> String {
         .iter()
         .map(|pattern| WildMatch::new(pattern))
         .collect();
-    let mut lines = Vec::new();
+    let mut renderer = Renderer {
+        arguments,
+        filters: &filters,
+        lines: Vec::new(),
+    };
     for root in trace.roots.iter().filter(|root| shown(root, &filters)) {
         let mut name = styled(STRONG, &root.path);
         let mut width = root.path.chars().count();
@@ -54,10 +59,14 @@ pub fn render(trace: &Trace, arguments: &TreeArguments) -> String {
             width += step.chars().count();
             name += &styled(FAINT, step);
         }
-        node_lines(
-            &mut lines, arguments, &filters, root, "", "", name, width, 1,
-        );
+        let place = Place {
+            branch: "",
+            below: "",
+            depth: 1,
+        };
+        renderer.node(root, &name, width, &place);
     }
+    let lines = renderer.lines;
     let tree = lines.iter().map(|line| line.width).max().unwrap_or(0);
     let kind = lines
         .iter()
@@ -93,124 +102,128 @@ fn shown(node: &Node, filters: &[WildMatch]) -> bool {
         || node.children.iter().any(|child| shown(child, filters))
 }
 
-#[allow(clippy::too_many_arguments)]
-fn node_lines(
-    lines: &mut Vec<Line>,
-    arguments: &TreeArguments,
-    filters: &[WildMatch],
-    node: &Node,
-    branch: &str,
-    below: &str,
-    name: String,
-    name_width: usize,
+/// The lines so far, and what to show.
+struct Renderer<'a> {
+    arguments: &'a TreeArguments,
+    filters: &'a [WildMatch],
+    lines: Vec<Line>,
+}
+
+/// Where in the tree a node's line stands.
+struct Place<'a> {
+    /// The branches that lead to its name.
+    branch: &'a str,
+    /// The branches that go on below it.
+    below: &'a str,
     depth: usize,
-) {
-    let mut marks = Vec::new();
-    if node.call > 0 {
-        marks.push(format!("call {}", node.call + 1));
-    }
-    if node
-        .method
-        .as_deref()
-        .is_some_and(|method| method != "forward")
-    {
-        marks.push(node.method.clone().unwrap_or_default());
-    }
-    if node.attribution == Attribution::Inferred {
-        marks.push("inferred".to_owned());
-    }
-    if arguments.show_time
-        && let Some(elapsed) = node.time.and_then(|time| time.elapsed_ns)
-    {
-        marks.push(format!("{:.2?}", std::time::Duration::from_nanos(elapsed)));
-    }
-    let mark = if marks.is_empty() {
-        String::new()
-    } else {
-        format!(" ({})", marks.join(", "))
-    };
-    let width = branch.chars().count() + name_width + mark.chars().count();
-    let tree = format!("{}{name}{}", styled(FAINT, branch), styled(FAINT, &mark));
-    let children: Vec<&Node> = match arguments.depth {
-        Some(limit) if depth >= limit => Vec::new(),
-        _ => node
-            .children
-            .iter()
-            .filter(|child| shown(child, filters))
-            .collect(),
-    };
-    let mut tensors = Vec::new();
-    if arguments.show_inputs
-        && let Some(inputs) = &node.inputs
-    {
-        for (index, value) in inputs.args.iter().enumerate() {
-            collect(&mut tensors, &format!("← {index}: "), value);
+}
+
+impl Renderer<'_> {
+    /// Adds the lines of a node, whose name is `width` characters wide, and of what is below it.
+    fn node(&mut self, node: &Node, name: &str, width: usize, place: &Place<'_>) {
+        let Place {
+            branch,
+            below,
+            depth,
+        } = *place;
+        let (arguments, filters) = (self.arguments, self.filters);
+        let mut marks = Vec::new();
+        if node.call > 0 {
+            marks.push(format!("call {}", node.call + 1));
         }
-        for (key, value) in &inputs.kwargs {
-            collect(&mut tensors, &format!("← {key}: "), value);
+        if node
+            .method
+            .as_deref()
+            .is_some_and(|method| method != "forward")
+        {
+            marks.push(node.method.clone().unwrap_or_default());
         }
-    }
-    match &node.outputs {
-        Some(value) => collect(
-            &mut tensors,
-            if arguments.show_inputs { "→ " } else { "" },
-            value,
-        ),
-        None if !node.complete => tensors.push((styled(BAD, "did not return"), None)),
-        None => {}
-    }
-    let kind = node.kind.clone().unwrap_or_default();
-    let rest = if children.is_empty() {
-        below.to_owned()
-    } else {
-        format!("{below}│")
-    };
-    let mut tensors = tensors.into_iter();
-    let (tensor, numbers) = tensors
-        .next()
-        .map(|(label, tensor)| columns(label, tensor))
-        .unwrap_or_default();
-    lines.push(Line {
-        tree,
-        width,
-        kind,
-        tensor,
-        numbers,
-    });
-    for (label, tensor) in tensors {
-        let (tensor, numbers) = columns(label, tensor);
-        lines.push(Line {
-            tree: styled(FAINT, &rest),
-            width: rest.chars().count(),
-            kind: String::new(),
+        if node.attribution == Attribution::Inferred {
+            marks.push("inferred".to_owned());
+        }
+        if arguments.show_time
+            && let Some(elapsed) = node.time.and_then(|time| time.elapsed_ns)
+        {
+            marks.push(format!("{:.2?}", std::time::Duration::from_nanos(elapsed)));
+        }
+        let mark = if marks.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", marks.join(", "))
+        };
+        let width = branch.chars().count() + width + mark.chars().count();
+        let tree = format!("{}{name}{}", styled(FAINT, branch), styled(FAINT, &mark));
+        let children: Vec<&Node> = match arguments.depth {
+            Some(limit) if depth >= limit => Vec::new(),
+            _ => node
+                .children
+                .iter()
+                .filter(|child| shown(child, filters))
+                .collect(),
+        };
+        let mut tensors = Vec::new();
+        if arguments.show_inputs
+            && let Some(inputs) = &node.inputs
+        {
+            for (index, value) in inputs.args.iter().enumerate() {
+                collect(&mut tensors, &format!("← {index}: "), value);
+            }
+            for (key, value) in &inputs.kwargs {
+                collect(&mut tensors, &format!("← {key}: "), value);
+            }
+        }
+        match &node.outputs {
+            Some(value) => collect(
+                &mut tensors,
+                if arguments.show_inputs { "→ " } else { "" },
+                value,
+            ),
+            None if !node.complete => tensors.push((styled(BAD, "did not return"), None)),
+            None => {}
+        }
+        let kind = node.kind.clone().unwrap_or_default();
+        let rest = if children.is_empty() {
+            below.to_owned()
+        } else {
+            format!("{below}│")
+        };
+        let mut tensors = tensors.into_iter();
+        let (tensor, numbers) = tensors
+            .next()
+            .map(|(label, tensor)| columns(label, tensor))
+            .unwrap_or_default();
+        self.lines.push(Line {
+            tree,
+            width,
+            kind,
             tensor,
             numbers,
         });
-    }
-    let last = children.len().saturating_sub(1);
-    for (index, child) in children.into_iter().enumerate() {
-        let name = child
-            .path
-            .strip_prefix(&node.path)
-            .map_or(child.path.as_str(), |rest| rest.trim_start_matches('.'));
-        // A method of the module itself has the module's own path.
-        let name = if name.is_empty() { "self" } else { name };
-        let (branch, further) = if index == last {
-            ("└─ ", "   ")
-        } else {
-            ("├─ ", "│  ")
-        };
-        node_lines(
-            lines,
-            arguments,
-            filters,
-            child,
-            &format!("{below}{branch}"),
-            &format!("{below}{further}"),
-            name.to_owned(),
-            name.chars().count(),
-            depth + 1,
-        );
+        for (label, tensor) in tensors {
+            let (tensor, numbers) = columns(label, tensor);
+            self.lines.push(Line {
+                tree: styled(FAINT, &rest),
+                width: rest.chars().count(),
+                kind: String::new(),
+                tensor,
+                numbers,
+            });
+        }
+        let last = children.len().saturating_sub(1);
+        for (index, child) in children.into_iter().enumerate() {
+            let name = child.name_below(node);
+            let (branch, further) = if index == last {
+                ("└─ ", "   ")
+            } else {
+                ("├─ ", "│  ")
+            };
+            let place = Place {
+                branch: &format!("{below}{branch}"),
+                below: &format!("{below}{further}"),
+                depth: depth + 1,
+            };
+            self.node(child, name, name.chars().count(), &place);
+        }
     }
 }
 
@@ -303,31 +316,5 @@ fn number(number: Number) -> String {
         Number::Int(value) => value.to_string(),
         Number::UInt(value) => value.to_string(),
         Number::Float(value) => scientific(value),
-    }
-}
-
-/// `-1.1598e-01`, with the two digits of exponent that PyTorch and C print.
-fn scientific(value: f64) -> String {
-    let text = format!("{value:.4e}");
-    match text.split_once('e') {
-        Some((mantissa, exponent)) => match exponent.strip_prefix('-') {
-            Some(exponent) => format!("{mantissa}e-{exponent:0>2}"),
-            None => format!("{mantissa}e+{exponent:0>2}"),
-        },
-        None => text.to_lowercase(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::scientific;
-
-    #[test]
-    fn numbers_have_the_exponent_that_pytorch_prints() {
-        assert_eq!(scientific(-0.11598), "-1.1598e-01");
-        assert_eq!(scientific(0.0), "0.0000e+00");
-        assert_eq!(scientific(1e300), "1.0000e+300");
-        assert_eq!(scientific(f64::NAN), "nan");
-        assert_eq!(scientific(f64::NEG_INFINITY), "-inf");
     }
 }

@@ -239,8 +239,9 @@ impl FloatColumn {
     }
 }
 
-/// A finite number as Python's `{:.4e}` writes it: two digits of exponent at least, and its sign.
-fn scientific(value: f64) -> String {
+/// A number as Python's `{:.4e}` writes it, with the exponent's sign and two digits of it at least:
+/// `-1.1598e-01`.
+pub fn scientific(value: f64) -> String {
     let text = format!("{value:.4e}");
     match text.split_once('e') {
         Some((mantissa, exponent)) => {

@@ -2,7 +2,7 @@
 //!
 //! The modules compute what transformers' classes of the same names compute, in the same order,
 //! and their fields have the checkpoint's names, so that a trace of one can be laid beside a trace
-//! of the other. Nothing here trains, generates text or knows tracing.
+//! of the other. Nothing here trains or generates text.
 //!
 //! ```no_run
 //! use burn::tensor::Device;
@@ -44,6 +44,10 @@ pub use inputs::{InputError, IntMatrix, ModelInputs};
 pub use pooling::{Pooling, normalize};
 pub use weights::{PATH_NAMES, checkpoint_name};
 
+use crate::{
+    capture::{Session, SessionBuilder},
+    format::WriteError,
+};
 use checkpoint::Checkpoint;
 use config::shorten;
 use weights::{Keyed, dtype_name};
@@ -293,6 +297,28 @@ impl LoadedModel {
     /// that are computed anew, and heads.
     pub fn ignored_keys(&self) -> &[String] {
         &self.ignored
+    }
+
+    /// Starts a session that knows this model's modules by the checkpoint's names.
+    ///
+    /// # Errors
+    /// If the session's folder cannot be made or written to.
+    pub fn start(&self, builder: SessionBuilder) -> Result<Session, WriteError> {
+        struct Attach<'a>(&'a Session, &'static str);
+        impl WithModel for Attach<'_> {
+            type Output = ();
+
+            fn call<A: Architecture>(self, model: &A) {
+                self.0.attach(self.1, model);
+            }
+        }
+        let names = PATH_NAMES.iter();
+        let builder = names.fold(builder, |builder, (field, name)| {
+            builder.rename(field, name)
+        });
+        let session = builder.start()?;
+        self.model.with(Attach(&session, self.class_name));
+        Ok(session)
     }
 
     /// Checks the inputs and runs the model on them.

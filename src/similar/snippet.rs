@@ -2,7 +2,7 @@
 //!
 //! Comments, docstrings and empty lines do not count, and neither do the model's names.
 
-use ruff_python_ast::token::TokenKind;
+use ruff_python_ast::token::{Token, TokenKind};
 use ruff_python_ast::{ModModule, Stmt};
 use ruff_python_parser::Parsed;
 use ruff_text_size::{Ranged, TextRange};
@@ -99,52 +99,83 @@ impl Snippet {
         Some(parts.collect())
     }
 
+    /// One line for each logical line of a part of the text: how a formatter broke it does not count.
     fn lines_of(&self, range: TextRange) -> Vec<String> {
         let (from, to) = (range.start().to_usize(), range.end().to_usize());
+        let text = |from: usize, to: usize| self.text.get(from..to).unwrap_or_default();
         let mut kept = String::with_capacity(to - from);
         let mut at = from;
-        if let Some(parsed) = &self.parsed {
-            let tokens = parsed.tokens();
-            let first = tokens.partition_point(|token| token.start() < range.start());
-            let mut at_statement_start = true;
-            for (number, token) in tokens.iter().enumerate().skip(first) {
-                if token.start() >= range.end() {
-                    break;
-                }
-                let leave_out = match token.kind() {
-                    TokenKind::Comment => true,
-                    TokenKind::String if at_statement_start => {
-                        tokens.get(number + 1).is_none_or(|next| {
-                            matches!(next.kind(), TokenKind::Newline | TokenKind::Comment)
-                        })
+        let tokens: &[Token] = self.parsed.as_ref().map_or(&[], |parsed| parsed.tokens());
+        let first = tokens.partition_point(|token| token.start() < range.start());
+        let mut at_statement_start = true;
+        let mut joining = false;
+        for (number, token) in tokens.iter().enumerate().skip(first) {
+            let (start, end) = (token.start().to_usize(), token.end().to_usize());
+            if start >= to {
+                break;
+            }
+            match token.kind() {
+                TokenKind::Comment => {
+                    if !joining {
+                        kept.push_str(text(at, start));
                     }
-                    _ => false,
-                };
-                at_statement_start = matches!(
-                    token.kind(),
-                    TokenKind::Newline
-                        | TokenKind::NonLogicalNewline
-                        | TokenKind::Indent
-                        | TokenKind::Dedent
-                ) && (at_statement_start
-                    || token.kind() != TokenKind::NonLogicalNewline)
-                    || (at_statement_start && token.kind() == TokenKind::Comment);
-                if leave_out {
-                    kept.push_str(
-                        self.text
-                            .get(at..token.start().to_usize())
-                            .unwrap_or_default(),
+                    at = end;
+                }
+                TokenKind::NonLogicalNewline if !at_statement_start => {
+                    if !joining {
+                        kept.push_str(text(at, start));
+                        kept.truncate(kept.trim_end().len());
+                        joining = true;
+                    }
+                    at = end;
+                }
+                TokenKind::NonLogicalNewline => {}
+                TokenKind::String if at_statement_start && is_alone(&tokens[number + 1..]) => {
+                    kept.push_str(text(at, start));
+                    at = end;
+                    at_statement_start = false;
+                }
+                kind => {
+                    if joining {
+                        join(&mut kept, kind);
+                        at = start;
+                        joining = false;
+                    }
+                    at_statement_start = matches!(
+                        kind,
+                        TokenKind::Newline | TokenKind::Indent | TokenKind::Dedent
                     );
-                    at = token.end().to_usize();
                 }
             }
         }
-        kept.push_str(self.text.get(at.min(to)..to).unwrap_or_default());
+        kept.push_str(text(at.min(to), to));
         kept.lines()
             .map(str::trim_end)
             .filter(|line| !line.is_empty())
             .map(str::to_owned)
             .collect()
+    }
+}
+
+/// Whether nothing but a comment follows in the statement.
+fn is_alone(rest: &[Token]) -> bool {
+    rest.first().is_none_or(|next| {
+        matches!(
+            next.kind(),
+            TokenKind::Newline | TokenKind::Comment | TokenKind::EndOfFile
+        )
+    })
+}
+
+/// Ends a line that goes on with a token of `next`: one blank, but none inside a bracket's edges, and
+/// no comma before a closing one.
+fn join(line: &mut String, next: TokenKind) {
+    let closes = matches!(next, TokenKind::Rpar | TokenKind::Rsqb | TokenKind::Rbrace);
+    if closes && line.ends_with(',') {
+        line.pop();
+    }
+    if !closes && !line.ends_with(['(', '[', '{']) {
+        line.push(' ');
     }
 }
 
@@ -289,6 +320,21 @@ mod tests {
         let parts = snippet.parts().expect("a class");
         let keys: Vec<&str> = parts.iter().map(|part| part.key.as_str()).collect();
         assert_eq!(keys, ["x", "f"]);
+    }
+
+    #[test]
+    fn how_a_formatter_broke_a_line_does_not_count() {
+        let broken = "x = call(\n    a,  # first\n\n    b=[\n        1,\n        2,\n    ],\n)\ny = (\n    1 +\n    2\n)\n";
+        let flat = "x = call(a, b=[1, 2])\ny = (1 + 2)\n";
+        assert_eq!(Snippet::new(broken).lines(), Snippet::new(flat).lines());
+        assert_eq!(
+            Snippet::new(flat).lines(),
+            ["x = call(a, b=[1, 2])", "y = (1 + 2)"]
+        );
+        assert_ne!(
+            Snippet::new("x = (\n    1,\n)\n").lines(),
+            Snippet::new("x = (2)\n").lines()
+        );
     }
 
     #[test]

@@ -73,6 +73,27 @@ pub struct Summary {
     pub checksum: u64,
 }
 
+impl Summary {
+    /// The summary of a tensor without elements.
+    pub fn empty() -> Self {
+        Self {
+            count: 0,
+            mean: None,
+            std: None,
+            min: None,
+            max: None,
+            nan: 0,
+            pos_inf: 0,
+            neg_inf: 0,
+            zeros: 0,
+            abs_max: None,
+            l2: 0.0,
+            first_non_finite: None,
+            checksum: 0,
+        }
+    }
+}
+
 /// Summarises a tensor in one pass over its memory.
 ///
 /// Large tensors are shared out over the current Rayon pool. The result is the same to the last bit

@@ -121,26 +121,7 @@ pub(super) fn summarise(view: &TensorView, cascade: bool) -> (Summary, Option<f6
         DType::U16 => integer(&Int::<u16, u16>(PhantomData), view),
         DType::U8 | DType::Bool => integer(&Int::<u8, u8>(PhantomData), view),
         // A view's constructor admits only element types of a known size.
-        DType::Quantized(_) | DType::Other(_) => (empty(), None),
-    }
-}
-
-/// The summary of no elements.
-pub(super) fn empty() -> Summary {
-    Summary {
-        count: 0,
-        mean: None,
-        std: None,
-        min: None,
-        max: None,
-        nan: 0,
-        pos_inf: 0,
-        neg_inf: 0,
-        zeros: 0,
-        abs_max: None,
-        l2: 0.0,
-        first_non_finite: None,
-        checksum: 0,
+        DType::Quantized(_) | DType::Other(_) => (Summary::empty(), None),
     }
 }
 
@@ -154,7 +135,7 @@ where
             float_summary(view.count() as u64, &partial, 1.0),
             sum.map(Into::into),
         ),
-        None => (empty(), cascade.then_some(0.0)),
+        None => (Summary::empty(), cascade.then_some(0.0)),
     }
 }
 
@@ -211,7 +192,7 @@ pub(super) fn float_summary(count: u64, partial: &Partial<f64>, scale: f64) -> S
 }
 
 fn integer<E: Element<Extreme = i128>>(element: &E, view: &TensorView) -> (Summary, Option<f64>) {
-    let summary = reduce(element, view, false).map_or_else(empty, |(partial, _)| {
+    let summary = reduce(element, view, false).map_or_else(Summary::empty, |(partial, _)| {
         integer_summary(view.count() as u64, &partial)
     });
     (summary, None)

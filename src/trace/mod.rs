@@ -97,6 +97,42 @@ pub enum Value {
     Text(String),
 }
 
+impl Node {
+    /// The module's name below the module of another call, `layers.0`; `self` for a method of the
+    /// same module, the whole path for a module elsewhere.
+    pub fn name_below(&self, parent: &Node) -> &str {
+        match self.path.strip_prefix(&parent.path) {
+            Some("") => "self",
+            Some(rest) => rest.strip_prefix('.').unwrap_or(&self.path),
+            None => &self.path,
+        }
+    }
+}
+
+impl Inputs {
+    /// Positional and named arguments, in this order.
+    pub fn values(&self) -> impl Iterator<Item = &Value> {
+        self.args
+            .iter()
+            .chain(self.kwargs.iter().map(|(_, value)| value))
+    }
+}
+
+impl Value {
+    /// Every tensor in the value, in order.
+    pub fn tensors(&self) -> Vec<&TensorRecord> {
+        match self {
+            Self::Tensor(tensor) => vec![tensor],
+            Self::List(values) => values.iter().flat_map(Self::tensors).collect(),
+            Self::Map(entries) => entries
+                .iter()
+                .flat_map(|(_, value)| value.tensors())
+                .collect(),
+            Self::Text(_) => Vec::new(),
+        }
+    }
+}
+
 /// What is kept of one tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TensorRecord {

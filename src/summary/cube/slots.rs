@@ -10,7 +10,6 @@ use super::partial;
 use super::storage::Storage;
 use crate::summary::Summary;
 use crate::summary::edge::{EdgeItems, edge_runs};
-use crate::summary::reduce::empty;
 
 /// A request's number, in the order of requests from 0 on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,7 +35,7 @@ impl Content {
     /// From the slot's words; a tensor without elements has none.
     pub(super) fn decode(&self, words: &[u32]) -> Result<Reading, ReadError> {
         match self {
-            Self::Partials { count: 0, .. } => Ok(Reading::Summary(empty())),
+            Self::Partials { count: 0, .. } => Ok(Reading::Summary(Summary::empty())),
             Self::Partials { storage, count } => {
                 Ok(Reading::Summary(partial::summary(*storage, *count, words)))
             }

@@ -21,7 +21,7 @@ use super::{
         launch_length,
     },
     driver::{Device, DeviceBuffer, Landing},
-    slot::{KeyClass, Slot, empty_summary},
+    slot::{KeyClass, Slot},
 };
 use crate::summary::Summary;
 
@@ -97,7 +97,7 @@ impl Engine {
         for (number, tensor) in tensors {
             let plan = Planned::new(tensor)?;
             if plan.count == 0 {
-                empty.push((*number, Ok(empty_summary())));
+                empty.push((*number, Ok(Summary::empty())));
             } else {
                 planned.push((*number, KeyClass::of(&tensor.elements), plan));
             }

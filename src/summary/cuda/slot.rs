@@ -124,25 +124,6 @@ impl Slot {
     }
 }
 
-/// The summary of a tensor without elements.
-pub(super) fn empty_summary() -> Summary {
-    Summary {
-        count: 0,
-        mean: None,
-        std: None,
-        min: None,
-        max: None,
-        nan: 0,
-        pos_inf: 0,
-        neg_inf: 0,
-        zeros: 0,
-        abs_max: None,
-        l2: 0.0,
-        first_non_finite: None,
-        checksum: 0,
-    }
-}
-
 fn magnitude(number: Number) -> f64 {
     match number {
         Number::Int(value) => value.unsigned_abs() as f64,
