@@ -61,7 +61,7 @@ fn in_order(engine: &CubeclEngine) -> Vec<(u64, Summary)> {
 
 #[test]
 fn a_tensor_that_cubecl_uploads_and_drops_is_summarised_on_its_own_stream() {
-    let standin = standin();
+    let Some(standin) = standin() else { return };
     let (device, client) = client();
     let engine = CubeclEngine::new(&device).unwrap();
     let mut random = Random(83);
@@ -91,7 +91,7 @@ fn a_tensor_that_cubecl_uploads_and_drops_is_summarised_on_its_own_stream() {
 
 #[test]
 fn a_handle_stays_free_to_be_written_and_keeps_its_bytes() {
-    let _standin = standin();
+    let Some(_standin) = standin() else { return };
     let (device, client) = client();
     let engine = CubeclEngine::new(&device).unwrap();
     let (elements, bytes) = f32_data(5000, &mut Random(89));
@@ -116,7 +116,7 @@ fn a_handle_stays_free_to_be_written_and_keeps_its_bytes() {
 
 #[test]
 fn a_tensor_from_another_thread_s_stream_is_written_before_it_is_read() {
-    let standin = standin();
+    let Some(standin) = standin() else { return };
     let (device, client) = client();
     let engine = CubeclEngine::new(&device).unwrap();
     let (elements, bytes) = f32_data(30_000, &mut Random(97));
@@ -141,7 +141,7 @@ fn a_tensor_from_another_thread_s_stream_is_written_before_it_is_read() {
 
 #[test]
 fn a_failure_on_the_device_thread_comes_out_as_a_value() {
-    let standin = standin();
+    let Some(standin) = standin() else { return };
     let (device, client) = client();
     let engine = CubeclEngine::new(&device).unwrap();
     let handle = client.create_from_slice(&[0; 256]);
@@ -156,7 +156,7 @@ fn a_failure_on_the_device_thread_comes_out_as_a_value() {
 
 #[test]
 fn a_panic_while_a_tensor_is_described_comes_out_as_a_value() {
-    let _standin = standin();
+    let Some(_standin) = standin() else { return };
     let (device, client) = client();
     let engine = CubeclEngine::new(&device).unwrap();
     let handle = client.create_from_slice(&[0; 256]);
@@ -185,7 +185,7 @@ impl DumpSink for Collect {
 
 #[test]
 fn a_dump_holds_what_cubecl_uploaded() {
-    let standin = standin();
+    let Some(standin) = standin() else { return };
     let (device, client) = client();
     let engine = CubeclEngine::new(&device).unwrap();
     let dumper = Arc::new(Dumper::new(0, DumpOptions::default()).unwrap());

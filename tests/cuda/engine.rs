@@ -49,7 +49,7 @@ fn flush_in_order(engine: &mut Engine) -> Vec<(u64, Summary)> {
 
 #[test]
 fn a_tensor_is_read_after_its_producer_wrote_it_and_before_the_next_write() {
-    let standin = standin();
+    let Some(standin) = standin() else { return };
     let mut random = Random(41);
     let stream = standin.stream();
     let mut engine = Engine::new(0).unwrap();
@@ -74,7 +74,7 @@ fn a_tensor_is_read_after_its_producer_wrote_it_and_before_the_next_write() {
 
 #[test]
 fn memory_freed_on_the_stream_right_after_is_summarised_still() {
-    let standin = standin();
+    let Some(standin) = standin() else { return };
     let mut random = Random(43);
     let stream = standin.stream();
     let mut engine = Engine::new(0).unwrap();
@@ -103,7 +103,7 @@ fn memory_freed_on_the_stream_right_after_is_summarised_still() {
 
 #[test]
 fn the_host_never_waits_before_the_flush() {
-    let standin = standin();
+    let Some(standin) = standin() else { return };
     let mut random = Random(47);
     let stream = standin.stream();
     let mut engine = Engine::new(0).unwrap();
@@ -131,7 +131,7 @@ fn the_host_never_waits_before_the_flush() {
 
 #[test]
 fn no_slot_is_overwritten_before_it_was_copied_and_read() {
-    let standin = standin();
+    let Some(standin) = standin() else { return };
     let mut random = Random(53);
     let stream = standin.stream();
     let mut engine = Engine::new(0).unwrap();
@@ -160,7 +160,7 @@ fn no_slot_is_overwritten_before_it_was_copied_and_read() {
 
 #[test]
 fn batches_that_reach_across_the_end_of_the_ring_are_split_there() {
-    let standin = standin();
+    let Some(standin) = standin() else { return };
     let mut random = Random(57);
     let stream = standin.stream();
     let mut engine = Engine::new(0).unwrap();
@@ -186,7 +186,7 @@ fn batches_that_reach_across_the_end_of_the_ring_are_split_there() {
 
 #[test]
 fn the_engine_keeps_bounded_memory_when_the_device_keeps_up() {
-    let standin = standin();
+    let Some(standin) = standin() else { return };
     let stream = standin.stream();
     let mut engine = Engine::new(0).unwrap();
     let memory = standin.memory(&[0; 256]);
@@ -211,7 +211,7 @@ fn the_engine_keeps_bounded_memory_when_the_device_keeps_up() {
 
 #[test]
 fn dropping_an_engine_gives_everything_back_and_disturbs_nothing_under_way() {
-    let standin = standin();
+    let Some(standin) = standin() else { return };
     let stream = standin.stream();
     let memory = standin.memory(&[0; 4000]);
     let before = (standin.live_bytes(), standin.pinned_bytes());
@@ -239,7 +239,7 @@ fn dropping_an_engine_gives_everything_back_and_disturbs_nothing_under_way() {
 
 #[test]
 fn two_streams_share_no_ring_and_no_scratch_memory() {
-    let standin = standin();
+    let Some(standin) = standin() else { return };
     let mut random = Random(59);
     let streams = [standin.stream(), standin.stream()];
     let mut engine = Engine::new(0).unwrap();
@@ -264,7 +264,7 @@ fn two_streams_share_no_ring_and_no_scratch_memory() {
 
 #[test]
 fn several_tensors_of_many_tiles_share_a_launch_and_its_scratch_memory() {
-    let standin = standin();
+    let Some(standin) = standin() else { return };
     let mut random = Random(61);
     let stream = standin.stream();
     let mut engine = Engine::new(0).unwrap();
@@ -289,7 +289,7 @@ fn several_tensors_of_many_tiles_share_a_launch_and_its_scratch_memory() {
 
 #[test]
 fn summaries_arrive_without_a_flush_once_their_ring_was_copied() {
-    let standin = standin();
+    let Some(standin) = standin() else { return };
     let stream = standin.stream();
     let mut engine = Engine::new(0).unwrap();
     let memory = standin.memory(&[0; 256]);
@@ -309,7 +309,7 @@ fn summaries_arrive_without_a_flush_once_their_ring_was_copied() {
 
 #[test]
 fn what_the_kernels_cannot_read_is_an_error_before_anything_is_launched() {
-    let standin = standin();
+    let Some(standin) = standin() else { return };
     let stream = standin.stream();
     let mut engine = Engine::new(0).unwrap();
     let memory = standin.memory(&[0; 256]);
@@ -337,7 +337,7 @@ fn what_the_kernels_cannot_read_is_an_error_before_anything_is_launched() {
 
 #[test]
 fn a_refused_launch_is_an_error_and_the_engine_goes_on() {
-    let standin = standin();
+    let Some(standin) = standin() else { return };
     let stream = standin.stream();
     let mut engine = Engine::new(0).unwrap();
     let memory = standin.memory(&[0; 256]);
@@ -361,7 +361,7 @@ fn a_refused_launch_is_an_error_and_the_engine_goes_on() {
 
 #[test]
 fn a_device_that_fails_later_turns_every_summary_into_an_error() {
-    let standin = standin();
+    let Some(standin) = standin() else { return };
     let stream = standin.stream();
     let mut engine = Engine::new(0).unwrap();
     let memory = standin.memory(&[0; 256]);
@@ -389,7 +389,7 @@ fn a_device_that_fails_later_turns_every_summary_into_an_error() {
 
 #[test]
 fn a_kernel_that_never_wrote_its_slot_is_noticed() {
-    let standin = standin();
+    let Some(standin) = standin() else { return };
     let stream = standin.stream();
     let mut engine = Engine::new(0).unwrap();
     let memory = standin.memory(&[0; 256]);
@@ -410,7 +410,7 @@ fn a_kernel_that_never_wrote_its_slot_is_noticed() {
 
 #[test]
 fn a_copy_that_cannot_be_started_fails_the_summaries_it_would_bring() {
-    let standin = standin();
+    let Some(standin) = standin() else { return };
     let stream = standin.stream();
     let mut engine = Engine::new(0).unwrap();
     let memory = standin.memory(&[0; 256]);
@@ -437,7 +437,7 @@ fn a_copy_that_cannot_be_started_fails_the_summaries_it_would_bring() {
 
 #[test]
 fn each_call_at_the_start_that_fails_is_named() {
-    let standin = standin();
+    let Some(standin) = standin() else { return };
     for call in ["cuInit", "cuDeviceGet", "cuDevicePrimaryCtxRetain"] {
         standin.fail(call, 100, 0);
         let error = Engine::new(0).err().unwrap();
@@ -477,7 +477,7 @@ fn each_call_at_the_start_that_fails_is_named() {
 
 #[test]
 fn results_survive_any_order_of_blocks_while_the_device_lags() {
-    let standin = standin();
+    let Some(standin) = standin() else { return };
     let mut random = Random(67);
     let stream = standin.stream();
     let mut engine = Engine::new(0).unwrap();
