@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 use syn::{
-    Expr, ExprMethodCall, ExprReference, ImplItemFn, Macro, Member, Pat, Path, Token,
+    Expr, ExprMethodCall, ExprReference, ExprRepeat, ImplItemFn, Macro, Member, Pat, Path, Token,
     parse::Parser, parse_quote, punctuated::Punctuated, visit::Visit, visit_mut::VisitMut,
 };
 
@@ -19,6 +19,9 @@ pub struct CallRewriter<'a> {
     skipped: &'a [String],
     /// Every name that is a variable somewhere in the method.
     variables: HashSet<String>,
+    /// Variables that hold what an enum module wraps: `match self { Self::Relu(relu) => … }`. The enum is
+    /// the module there; a call on its variant is its own computation.
+    variants: HashSet<String>,
     /// Loop variables and the field they run over: `for layer in &self.layers`.
     bindings: Vec<(String, String)>,
 }
@@ -29,6 +32,7 @@ impl<'a> CallRewriter<'a> {
             krate,
             skipped,
             variables: variables(method),
+            variants: HashSet::new(),
             bindings: Vec::new(),
         }
     }
@@ -86,7 +90,8 @@ impl<'a> CallRewriter<'a> {
     fn is_recorded(&self, call: &ExprMethodCall) -> bool {
         let method = call.method.to_string();
         let on_self = matches!(&*call.receiver, Expr::Path(path) if path.path.is_ident("self"));
-        method.starts_with("forward") && !(on_self && self.skipped.contains(&method))
+        let on_variant = root(&call.receiver).is_some_and(|name| self.variants.contains(&name));
+        method.starts_with("forward") && !on_variant && !(on_self && self.skipped.contains(&method))
     }
 
     fn bind(&mut self, pattern: &Pat, source: &Expr) {
@@ -153,18 +158,25 @@ impl<'a> CallRewriter<'a> {
         let mut names = Vec::new();
         let mut arguments: Vec<Expr> = Vec::new();
         let mut captures: Vec<TokenStream> = Vec::new();
-        for argument in &call.args {
+        let call_arguments: Vec<&Expr> = call.args.iter().collect();
+        for (index, argument) in call_arguments.iter().copied().enumerate() {
+            // A variable that a later argument mentions may be changed by it: its value is taken first.
+            let changed = root(argument).is_some_and(|name| {
+                call_arguments[index + 1..]
+                    .iter()
+                    .any(|later| self.place(later).is_none() && mentions(later, &name))
+            });
             let shown = match self.place(argument) {
-                Some(place) => {
+                Some(place) if !changed => {
                     arguments.push(argument.clone());
                     quote!(&#place)
                 }
                 // A closure's type often follows from the parameter: it must stay where it is.
-                None if matches!(argument, Expr::Closure(_)) => {
+                _ if matches!(argument, Expr::Closure(_)) => {
                     arguments.push(argument.clone());
                     quote!(&#krate::__private::Literally("<closure>"))
                 }
-                None => {
+                _ => {
                     let name = format_ident!("__burnscope_arg_{}", names.len());
                     hoisted.push(argument.clone());
                     arguments.push(parse_quote!(#name));
@@ -229,27 +241,56 @@ impl<'a> CallRewriter<'a> {
             }
             __burnscope_out
         }};
-        // `match` keeps temporaries alive as long as the call itself would have.
-        if let Some(expression) = bound {
-            body = quote!({ match #expression { __burnscope_receiver => #body } });
-        }
+        // `match` keeps temporaries alive as long as the call itself would have, and nests in the order
+        // of the source: the receiver, then the arguments.
         if !hoisted.is_empty() {
-            body = quote!({ match (#(#hoisted,)*) { (#(#names,)*) => #body } });
+            body = quote!((match (#(#hoisted,)*) { (#(#names,)*) => #body }));
+        }
+        if let Some(expression) = bound {
+            body = quote!((match #expression { __burnscope_receiver => #body }));
         }
         parse_quote!(#(#attrs)* #body)
     }
 }
 
+/// Collects the names that patterns bind.
+struct Names(HashSet<String>);
+
+impl<'ast> Visit<'ast> for Names {
+    fn visit_pat_ident(&mut self, pattern: &'ast syn::PatIdent) {
+        self.0.insert(pattern.ident.to_string());
+        syn::visit::visit_pat_ident(self, pattern);
+    }
+}
+
+/// The variable that a place begins with.
+fn root(expression: &Expr) -> Option<String> {
+    match expression {
+        Expr::Path(path) => path.path.get_ident().map(ToString::to_string),
+        Expr::Field(field) => root(&field.base),
+        Expr::Index(index) => root(&index.expr),
+        Expr::Paren(inner) => root(&inner.expr),
+        Expr::Reference(inner) => root(&inner.expr),
+        Expr::Unary(unary) => root(&unary.expr),
+        _ => None,
+    }
+}
+
+/// Whether a name occurs anywhere in an expression, macros included.
+fn mentions(expression: &Expr, name: &str) -> bool {
+    fn within(tokens: TokenStream, name: &str) -> bool {
+        tokens.into_iter().any(|token| match token {
+            proc_macro2::TokenTree::Ident(ident) => ident == name,
+            proc_macro2::TokenTree::Group(group) => within(group.stream(), name),
+            _ => false,
+        })
+    }
+    within(quote!(#expression), name)
+}
+
 /// The names that a method's parameters and patterns bind. A name that is none of them is a function
 /// or a constant: its type may follow from the call it is passed to, so it is evaluated before.
 fn variables(method: &ImplItemFn) -> HashSet<String> {
-    struct Names(HashSet<String>);
-    impl<'ast> Visit<'ast> for Names {
-        fn visit_pat_ident(&mut self, pattern: &'ast syn::PatIdent) {
-            self.0.insert(pattern.ident.to_string());
-            syn::visit::visit_pat_ident(self, pattern);
-        }
-    }
     let mut names = Names(HashSet::from(["self".to_owned()]));
     names.visit_impl_item_fn(method);
     names.0
@@ -259,6 +300,16 @@ impl VisitMut for CallRewriter<'_> {
     fn visit_expr_mut(&mut self, expression: &mut Expr) {
         let known = self.bindings.len();
         match expression {
+            Expr::Match(choice)
+                if root(&choice.expr).is_some_and(|name| name == "self")
+                    && !matches!(&*choice.expr, Expr::Field(_)) =>
+            {
+                for arm in &choice.arms {
+                    let mut names = Names(HashSet::new());
+                    names.visit_pat(&arm.pat);
+                    self.variants.extend(names.0);
+                }
+            }
             Expr::ForLoop(repeat) => self.bind(&repeat.pat.clone(), &repeat.expr.clone()),
             Expr::If(branch) => {
                 if let Expr::Let(condition) = &*branch.cond {
@@ -296,7 +347,7 @@ impl VisitMut for CallRewriter<'_> {
 
     /// The expressions in the standard library's own macros are ordinary arguments.
     fn visit_macro_mut(&mut self, call: &mut Macro) {
-        const EXPRESSION_LISTS: [&str; 12] = [
+        const EXPRESSION_LISTS: [&str; 19] = [
             "vec",
             "assert",
             "assert_eq",
@@ -309,12 +360,29 @@ impl VisitMut for CallRewriter<'_> {
             "println",
             "eprint",
             "eprintln",
+            "debug_assert_ne",
+            "panic",
+            "todo",
+            "unimplemented",
+            "unreachable",
+            "write",
+            "writeln",
         ];
         if call
             .path
             .get_ident()
             .is_none_or(|name| EXPRESSION_LISTS.iter().all(|known| name != known))
         {
+            return;
+        }
+        // `vec![element; count]`
+        if let Ok(mut repeat) = syn::parse2::<ExprRepeat>({
+            let tokens = &call.tokens;
+            quote!([#tokens])
+        }) {
+            self.visit_expr_mut(&mut repeat.expr);
+            let ExprRepeat { expr, len, .. } = &repeat;
+            call.tokens = quote!(#expr; #len);
             return;
         }
         let parser = Punctuated::<Expr, Token![,]>::parse_terminated;

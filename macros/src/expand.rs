@@ -1,6 +1,6 @@
 //! Writes the traced form of a method: a scope around its body, the calls inside made visible.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{TokenStream, TokenTree};
 use quote::{format_ident, quote};
 use syn::{
     Attribute, Error, FnArg, GenericParam, Ident, ImplItem, ImplItemFn, ItemImpl, Pat, Path,
@@ -13,9 +13,21 @@ use crate::{
     derive::unraw,
 };
 
+/// What may be said of a parameter.
+const PARAMETER: [Word; 3] = [Word::Skip, Word::Positional, Word::Name];
+
 pub fn trace(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
     let arguments = TraceArguments::parse(arguments)?;
-    if let Ok(mut block) = syn::parse2::<ItemImpl>(item.clone()) {
+    let block = syn::parse2::<ItemImpl>(item.clone());
+    let is_block = item
+        .clone()
+        .into_iter()
+        .any(|token| matches!(token, TokenTree::Ident(ident) if ident == "impl"));
+    if let (Err(error), true) = (&block, is_block) {
+        // The parser knows better what is wrong than that it is no method.
+        return Err(error.clone());
+    }
+    if let Ok(mut block) = block {
         let trait_path = block.trait_.as_ref().map(|(_, path, _)| path.clone());
         let skipped = skipped_methods(&block)?;
         let mut traced = 0;
@@ -26,6 +38,14 @@ pub fn trace(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
             let forward = method.sig.ident.to_string().starts_with("forward");
             // An associated function has no module to belong to.
             let has_self = method.sig.receiver().is_some();
+            if refinement.skip || !(asked || (forward && has_self)) {
+                // Left as it is, but for what only this attribute understands.
+                for argument in &mut method.sig.inputs {
+                    if let FnArg::Typed(argument) = argument {
+                        Refinement::take(&mut argument.attrs, &PARAMETER)?;
+                    }
+                }
+            }
             if !refinement.skip && (asked || (forward && has_self)) {
                 traced_method(&arguments.krate, trait_path.as_ref(), &skipped, method)?;
                 traced += 1;
@@ -114,6 +134,7 @@ fn traced_method(
         names,
         unpack,
         capture,
+        conditional,
     } = parameters(krate, signature)?;
     let name = signature.ident.to_string();
     let ident = signature.ident.clone();
@@ -121,17 +142,19 @@ fn traced_method(
         ReturnType::Default => quote!(()),
         ReturnType::Type(_, ty) => quote!(#ty),
     };
+    let never = contains(&signature.output, |ty| matches!(ty, Type::Never(_)));
     let impl_trait = contains(&signature.output, |ty| matches!(ty, Type::ImplTrait(_)));
     let borrowing =
         impl_trait || contains(&signature.output, |ty| matches!(ty, Type::Reference(_))) || {
             let text = quote!(#output).to_string();
             text.contains('\'')
         };
-    let annotation = (!impl_trait).then(|| quote!(: #output));
+    let annotation = (!impl_trait && !never).then(|| quote!(: #output));
     let closure_output = (!impl_trait).then(|| quote!(-> #output));
 
     let mut body = method.block.clone();
     calls.visit_block_mut(&mut body);
+    let statements = &body.stmts;
 
     // A run without gradients is a run of the module's gradient-free copy. It is not possible where
     // the result borrows from the module, or where the call changes it.
@@ -165,7 +188,7 @@ fn traced_method(
             quote! {
                 let __burnscope_out #annotation = #krate::__private::in_scope(
                     __burnscope_scope.as_ref(),
-                    async move { #(#unpack)* #body },
+                    async move { #(#unpack)* #(#statements)* },
                 ).await;
             },
         )
@@ -173,15 +196,14 @@ fn traced_method(
         (
             again,
             quote! {
-                #[allow(clippy::redundant_closure_call)]
                 let __burnscope_out #annotation = {
                     let __burnscope_entered = #krate::__private::enter(__burnscope_scope.as_ref());
-                    (move || #closure_output { #(#unpack)* #body })()
+                    #krate::__private::once(move || #closure_output { #(#unpack)* #(#statements)* })
                 };
             },
         )
     };
-    let gradient_free = (shared && !borrowing).then(|| {
+    let gradient_free = (shared && !borrowing && !conditional).then(|| {
         quote! {
             if let ::core::option::Option::Some(__burnscope_copy) =
                 (&&&#krate::__private::ModuleProbe(#this)).without_gradients()
@@ -225,6 +247,8 @@ struct Parameters {
     unpack: Vec<TokenStream>,
     /// Statements that record them.
     capture: Vec<TokenStream>,
+    /// Whether some are there under a condition only, so that they cannot be passed on.
+    conditional: bool,
 }
 
 fn parameters(krate: &Path, signature: &mut Signature) -> Result<Parameters> {
@@ -232,27 +256,36 @@ fn parameters(krate: &Path, signature: &mut Signature) -> Result<Parameters> {
         names: Vec::new(),
         unpack: Vec::new(),
         capture: Vec::new(),
+        conditional: false,
     };
     for (index, argument) in signature.inputs.iter_mut().enumerate() {
         let FnArg::Typed(argument) = argument else {
             continue;
         };
-        let refinement = Refinement::take(
-            &mut argument.attrs,
-            &[Word::Skip, Word::Positional, Word::Name],
-        )?;
+        let refinement = Refinement::take(&mut argument.attrs, &PARAMETER)?;
+        let conditions: Vec<Attribute> = argument
+            .attrs
+            .iter()
+            .filter(|attribute| attribute.path().is_ident("cfg"))
+            .cloned()
+            .collect();
+        parameters.conditional |= !conditions.is_empty();
         let (ident, mut label) = match &*argument.pat {
             Pat::Ident(pattern) if pattern.subpat.is_none() && pattern.by_ref.is_none() => {
                 let ident = pattern.ident.clone();
                 if pattern.mutability.is_some() {
                     // The scope only reads it; the body makes it mutable.
-                    parameters.unpack.push(quote!(let mut #ident = #ident;));
+                    parameters
+                        .unpack
+                        .push(quote!(#(#conditions)* let mut #ident = #ident;));
                 }
                 (ident.clone(), Some(unraw(&ident.to_string())))
             }
             pattern => {
                 let ident = format_ident!("__burnscope_arg_{index}");
-                parameters.unpack.push(quote!(let #pattern = #ident;));
+                parameters
+                    .unpack
+                    .push(quote!(#(#conditions)* let #pattern = #ident;));
                 (ident, None)
             }
         };
@@ -269,9 +302,9 @@ fn parameters(krate: &Path, signature: &mut Signature) -> Result<Parameters> {
         };
         parameters.capture.push(match label {
             Some(label) if !refinement.positional => {
-                quote!(__burnscope_inputs.named(#label, #value);)
+                quote!(#(#conditions)* __burnscope_inputs.named(#label, #value);)
             }
-            _ => quote!(__burnscope_inputs.positional(#value);),
+            _ => quote!(#(#conditions)* __burnscope_inputs.positional(#value);),
         });
     }
     Ok(parameters)

@@ -20,7 +20,7 @@ pub use value::{Captured, Recorder, Traced};
 #[doc(hidden)]
 pub mod private {
     pub use super::probe::{ModuleProbe, ValueProbe};
-    pub use super::scope::{Scope, active, enter, enter_call, enter_scope, in_scope};
+    pub use super::scope::{Scope, active, enter, enter_call, enter_scope, in_scope, once};
     pub use super::value::Literally;
     /// The traits whose methods choose between kinds of module and kinds of value.
     pub mod probes {

@@ -14,7 +14,7 @@ use crate::{
         WriteError,
         dump::{DumpName, DumpNames},
         jsonl::{self, JsonlWriter},
-        record_path,
+        record_path, remove_trees,
     },
     trace::{Inputs, Node, TensorValue, Time, Trace, Value},
 };
@@ -393,7 +393,13 @@ impl Record {
         let name = self.name(options);
         self.fixed_name = Some(name.clone());
         match JsonlWriter::create(record_path(&self.folder, &name), &options.header(&name)) {
-            Ok(journal) => self.journal = Some(journal),
+            Ok(journal) => {
+                self.journal = Some(journal);
+                // Of an earlier run under this name, which would be taken for this one's.
+                if let Err(error) = remove_trees(&self.folder, &name) {
+                    self.failed(error);
+                }
+            }
             Err(error) => self.failed(error),
         }
     }
@@ -407,14 +413,17 @@ impl Record {
                 self.dropped,
             ));
         }
+        let mut lost_files = false;
         if let Err(lost) = self.dumps.finish() {
+            lost_files = true;
             self.note(format!(
                 "{} tensor files could not be written, {} first",
                 lost.files, lost.name
             ));
             self.failure.get_or_insert(lost.error);
         }
-        let complete = !self.panicked
+        let complete = !lost_files
+            && !self.panicked
             && self
                 .roots
                 .iter()

@@ -21,7 +21,7 @@ use super::{
     value::{Captured, Recorder},
 };
 
-/// How many sessions are running on some thread.
+/// How many entries the stacks of all threads have: none where no session runs.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
@@ -50,6 +50,7 @@ pub struct Entered(Option<u64>);
 
 impl Entered {
     fn push(session: &Arc<Shared>, call: Option<CallId>) -> Self {
+        RUNNING.fetch_add(1, Ordering::Relaxed);
         STACK.with_borrow_mut(|stack| {
             let number = stack.last().map_or(0, |frame| frame.number + 1);
             stack.push(Frame {
@@ -66,6 +67,7 @@ impl Drop for Entered {
     #[inline(always)]
     fn drop(&mut self) {
         if let Some(number) = self.0 {
+            RUNNING.fetch_sub(1, Ordering::Relaxed);
             STACK.with_borrow_mut(|stack| {
                 if let Some(place) = stack.iter().rposition(|frame| frame.number == number) {
                     stack.remove(place);
@@ -75,24 +77,9 @@ impl Drop for Entered {
     }
 }
 
-/// A session's stay on this thread.
-pub(crate) struct Stay {
-    _entered: Entered,
-}
-
-impl Stay {
-    pub(crate) fn begin(session: &Arc<Shared>) -> Self {
-        RUNNING.fetch_add(1, Ordering::Relaxed);
-        Self {
-            _entered: Entered::push(session, None),
-        }
-    }
-}
-
-impl Drop for Stay {
-    fn drop(&mut self) {
-        RUNNING.fetch_sub(1, Ordering::Relaxed);
-    }
+/// Puts a session on this thread's stack, to record what is called from now on.
+pub(crate) fn stay(session: &Arc<Shared>) -> Entered {
+    Entered::push(session, None)
 }
 
 fn top() -> Option<Frame> {
@@ -264,4 +251,10 @@ pub async fn in_scope<F: Future>(scope: Option<&Scope>, future: F) -> F::Output 
         future.as_mut().poll(context)
     })
     .await
+}
+
+/// Calls a closure once, so that it may give away what it captured.
+#[inline(always)]
+pub fn once<R>(body: impl FnOnce() -> R) -> R {
+    body()
 }

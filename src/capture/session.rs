@@ -13,7 +13,7 @@ use super::{
     Dump,
     names::SegmentNames,
     record::Record,
-    scope::Stay,
+    scope::{self, Entered},
     tensor::{Seen, TensorCache},
 };
 use crate::{
@@ -101,7 +101,7 @@ pub struct SessionBuilder {
 impl SessionBuilder {
     /// The model's name, first part of every file name; the attached model's where not given.
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.options.name = Some(name.into());
+        self.options.name = Some(name.into()).filter(|name: &String| !name.is_empty());
         self
     }
 
@@ -231,7 +231,7 @@ impl Session {
     /// Records on this thread until the guard is dropped. Do not hold it across an `.await`.
     pub fn enter(&self) -> SessionGuard<'_> {
         SessionGuard {
-            _stay: Stay::begin(&self.shared),
+            _entered: scope::stay(&self.shared),
             _session: PhantomData,
         }
     }
@@ -258,10 +258,16 @@ impl Session {
         match failure {
             // The first failure explains the later ones.
             Some(failure) => Err(failure),
-            None => {
-                written?;
-                Ok(trace)
-            }
+            None => match written {
+                Ok(_) => Ok(trace),
+                // The record and the returned trace have it all.
+                Err(error @ WriteError::TooDeep) => {
+                    let mut trace = trace;
+                    trace.notes.push(error.to_string());
+                    Ok(trace)
+                }
+                Err(error) => Err(error),
+            },
         }
     }
 }
@@ -277,7 +283,7 @@ impl Drop for Session {
 
 /// Recording on this thread; made by [`Session::enter`].
 pub struct SessionGuard<'s> {
-    _stay: Stay,
+    _entered: Entered,
     /// A guard belongs to the thread whose stack it is on.
     _session: PhantomData<(&'s Session, *const ())>,
 }

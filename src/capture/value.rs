@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fmt::{self, Debug, Write},
+    panic::{AssertUnwindSafe, catch_unwind},
     rc::Rc,
     sync::Arc,
 };
@@ -130,7 +131,9 @@ impl<'s> Recorder<'s> {
 
     /// Records a value by its `Debug` text, cut after a kilobyte.
     pub fn debug(&mut self, value: &dyn Debug) -> Captured {
-        Captured::Text(bounded(format_args!("{value:?}")))
+        // A `Debug` that panics must not end a program that would run untraced.
+        let text = catch_unwind(AssertUnwindSafe(|| bounded(format_args!("{value:?}"))));
+        Captured::Text(text.unwrap_or_else(|_| "<its Debug panicked>".to_owned()))
     }
 }
 

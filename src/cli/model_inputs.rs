@@ -52,6 +52,9 @@ pub fn tokenize(
     text: &str,
     token_types: bool,
 ) -> Result<ModelInputs, Box<dyn Error>> {
+    if text.trim().is_empty() {
+        return Err("the text is empty".into());
+    }
     let path = folder.join("tokenizer.json");
     if !path.is_file() {
         return Err(format!(

@@ -32,13 +32,33 @@ pub fn print(text: &str) -> io::Result<()> {
         .and_then(|()| stdout.flush())
     {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result,
+        Err(error) => Err(io::Error::new(
+            error.kind(),
+            format!("cannot write to standard output: {error}"),
+        )),
+        Ok(()) => Ok(()),
     }
+}
+
+/// Text from a file, with what would move a terminal's cursor or change its state made visible.
+pub fn printable(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for character in text.chars() {
+        // Controls, and the marks that reorder text.
+        let moves = character.is_control()
+            || matches!(character, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        if moves {
+            plain.extend(character.escape_default());
+        } else {
+            plain.push(character);
+        }
+    }
+    plain
 }
 
 /// Writes an error to standard error, in one line.
 pub fn error(error: &dyn Error) {
-    let text = error.to_string().replace('\n', " ");
+    let text = printable(&error.to_string().replace('\n', " "));
     // Where standard error is closed too, only the exit code is left to tell.
     let _ = writeln!(anstream::stderr(), "{} {text}", styled(BAD, "error:"));
 }
@@ -80,4 +100,18 @@ pub fn bar(text: impl Into<String>) -> ProgressBar {
 pub fn print_error(text: &str) {
     // As above: nobody is left to tell.
     let _ = write!(anstream::stderr(), "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::printable;
+
+    #[test]
+    fn nothing_in_a_text_moves_the_cursor() {
+        assert_eq!(printable("a.b é"), "a.b é");
+        assert_eq!(
+            printable("\x1b[2J\n\u{9b}\u{202e}"),
+            "\\u{1b}[2J\\n\\u{9b}\\u{202e}"
+        );
+    }
 }

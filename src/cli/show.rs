@@ -6,7 +6,7 @@ use burnscope::format;
 
 use super::{
     Outcome,
-    output::{self, BAD, FAINT, styled},
+    output::{self, BAD, FAINT, printable, styled},
     tree::{self, TreeArguments},
 };
 
@@ -31,13 +31,15 @@ pub struct ShowArguments {
 pub fn run(arguments: &ShowArguments) -> Outcome {
     let trace = format::read(&arguments.trace)?;
     let mut text = tree::render(&trace, &arguments.tree);
+    if text.is_empty() && !trace.roots.is_empty() {
+        return Err(format!(
+            "no module matches --filter: it must match a whole path, as in '*{}*' or '{}.*'",
+            "attention", trace.roots[0].path
+        )
+        .into());
+    }
     if text.is_empty() {
-        let reason = if trace.roots.is_empty() {
-            "the trace has no call"
-        } else {
-            "no module matches the filter"
-        };
-        text = format!("{}\n", styled(FAINT, reason));
+        text = format!("{}\n", styled(FAINT, "the trace has no call"));
     }
     if !trace.complete {
         text += &format!(
@@ -46,7 +48,7 @@ pub fn run(arguments: &ShowArguments) -> Outcome {
         );
     }
     for note in &trace.notes {
-        text += &format!("{}\n", styled(FAINT, format!("note: {note}")));
+        text += &format!("{}\n", styled(FAINT, format!("note: {}", printable(note))));
     }
     output::print(&text)?;
     Ok(ExitCode::SUCCESS)

@@ -16,7 +16,7 @@ use clap::ValueEnum;
 use super::{
     Outcome,
     model_inputs::{self, DeviceName},
-    output::{self, BAD, FAINT, STRONG, styled},
+    output::{self, BAD, FAINT, STRONG, printable, styled},
     tree::{self, TreeArguments},
 };
 
@@ -29,7 +29,7 @@ use super::{
 /// `<Class>_debug_tree_SUMMARY.json`, which transformers' own tools can read, and, with every number at
 /// full precision, `<Class>.burnscope.jsonl`.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(group = clap::ArgGroup::new("what").required(true), after_help = "\
 Examples:
   burnscope trace --checkpoint all-MiniLM-L6-v2 --text 'Hello world' --out trace
   burnscope trace --checkpoint llama --inputs inputs.safetensors --out trace --dump safetensors
@@ -42,15 +42,10 @@ pub struct TraceArguments {
     checkpoint: PathBuf,
     /// A safetensors file with `input_ids` and, as the model takes them, `attention_mask`,
     /// `token_type_ids`, `position_ids`: int64, [batch, sequence]
-    #[arg(
-        long,
-        value_name = "FILE",
-        required_unless_present = "text",
-        conflicts_with = "text"
-    )]
+    #[arg(long, value_name = "FILE", group = "what")]
     inputs: Option<PathBuf>,
     /// A text, tokenized with the checkpoint's `tokenizer.json`
-    #[arg(long)]
+    #[arg(long, group = "what")]
     text: Option<String>,
     /// The folder for the trace; made if it is missing
     #[arg(long, value_name = "DIR")]
@@ -67,10 +62,11 @@ pub struct TraceArguments {
     /// Keep only the first and last of repeated layers in the two JSON files
     #[arg(long)]
     prune: bool,
-    /// Record only modules whose path matches; `*` stands for any characters
+    /// Record only modules whose whole path matches; `*` stands for any characters; may be given more
+    /// than once
     #[arg(long, value_name = "PATTERN")]
     include: Vec<String>,
-    /// Record no module whose path matches
+    /// Record no module whose whole path matches
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
     /// Print nothing but where the files are
@@ -141,6 +137,13 @@ pub fn run(arguments: &TraceArguments) -> Outcome {
     let outcome = catch(|| session.run(|| model.forward(&inputs)));
     running.finish_and_clear();
     let trace = session.finish()?;
+    if trace.roots.is_empty() && outcome.is_ok() {
+        return Err(format!(
+            "no module matches --include and --exclude: a pattern must match a whole path, as in '*.layers.0.*' or '{}'",
+            model.class_name()
+        )
+        .into());
+    }
 
     let mut text = String::new();
     if !arguments.quiet {
@@ -148,7 +151,7 @@ pub fn run(arguments: &TraceArguments) -> Outcome {
         text.push('\n');
     }
     for note in &trace.notes {
-        text += &format!("{}\n", styled(FAINT, format!("note: {note}")));
+        text += &format!("{}\n", styled(FAINT, format!("note: {}", printable(note))));
     }
     if !model.ignored_keys().is_empty() && !arguments.quiet {
         let keys = model.ignored_keys().join(", ");
@@ -162,7 +165,7 @@ pub fn run(arguments: &TraceArguments) -> Outcome {
     }
     text += &format!(
         "The trace is in {}\n",
-        styled(STRONG, arguments.out.display())
+        styled(STRONG, printable(&arguments.out.display().to_string()))
     );
     output::print(&text)?;
     match outcome {

@@ -9,15 +9,16 @@ use burnscope::{
 };
 use wildmatch::WildMatch;
 
-use super::output::{BAD, FAINT, STRONG, styled};
+use super::output::{BAD, FAINT, STRONG, printable, styled};
 
 /// What of a trace to show.
 #[derive(clap::Args, Default)]
 pub struct TreeArguments {
     /// Show no more than N levels of modules
-    #[arg(long, value_name = "N")]
-    pub depth: Option<usize>,
-    /// Show only modules whose path matches, and the way to them; `*` stands for any characters
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub depth: Option<u16>,
+    /// Show only modules whose whole path matches, and the way to them; `*` stands for any characters;
+    /// may be given more than once
     #[arg(long, value_name = "PATTERN")]
     pub filter: Vec<String>,
     /// Show what each module was given, too
@@ -52,8 +53,9 @@ pub fn render(trace: &Trace, arguments: &TreeArguments) -> String {
         lines: Vec::new(),
     };
     for root in trace.roots.iter().filter(|root| shown(root, &filters)) {
-        let mut name = styled(STRONG, &root.path);
-        let mut width = root.path.chars().count();
+        let path = printable(&root.path);
+        let mut name = styled(STRONG, &path);
+        let mut width = path.chars().count();
         if trace.roots.len() > 1 {
             let step = format!(" #{}", root.step);
             width += step.chars().count();
@@ -129,14 +131,15 @@ impl Renderer<'_> {
         let (arguments, filters) = (self.arguments, self.filters);
         let mut marks = Vec::new();
         if node.call > 0 {
-            marks.push(format!("call {}", node.call + 1));
+            // As in the names of tensor files.
+            marks.push(format!("~call{}", node.call));
         }
         if node
             .method
             .as_deref()
             .is_some_and(|method| method != "forward")
         {
-            marks.push(node.method.clone().unwrap_or_default());
+            marks.push(printable(node.method.as_deref().unwrap_or_default()));
         }
         if node.attribution == Attribution::Inferred {
             marks.push("inferred".to_owned());
@@ -154,7 +157,7 @@ impl Renderer<'_> {
         let width = branch.chars().count() + width + mark.chars().count();
         let tree = format!("{}{name}{}", styled(FAINT, branch), styled(FAINT, &mark));
         let children: Vec<&Node> = match arguments.depth {
-            Some(limit) if depth >= limit => Vec::new(),
+            Some(limit) if depth >= usize::from(limit) => Vec::new(),
             _ => node
                 .children
                 .iter()
@@ -169,7 +172,7 @@ impl Renderer<'_> {
                 collect(&mut tensors, &format!("← {index}: "), value);
             }
             for (key, value) in &inputs.kwargs {
-                collect(&mut tensors, &format!("← {key}: "), value);
+                collect(&mut tensors, &format!("← {}: ", printable(key)), value);
             }
         }
         match &node.outputs {
@@ -181,7 +184,7 @@ impl Renderer<'_> {
             None if !node.complete => tensors.push((styled(BAD, "did not return"), None)),
             None => {}
         }
-        let kind = node.kind.clone().unwrap_or_default();
+        let kind = printable(node.kind.as_deref().unwrap_or_default());
         let rest = if children.is_empty() {
             below.to_owned()
         } else {
@@ -211,7 +214,7 @@ impl Renderer<'_> {
         }
         let last = children.len().saturating_sub(1);
         for (index, child) in children.into_iter().enumerate() {
-            let name = child.name_below(node);
+            let name = printable(child.name_below(node));
             let (branch, further) = if index == last {
                 ("└─ ", "   ")
             } else {
@@ -222,7 +225,7 @@ impl Renderer<'_> {
                 below: &format!("{below}{further}"),
                 depth: depth + 1,
             };
-            self.node(child, name, name.chars().count(), &place);
+            self.node(child, &name, name.chars().count(), &place);
         }
     }
 }
@@ -242,8 +245,12 @@ fn collect<'t>(
         }
         Value::Map(entries) => {
             for (key, value) in entries {
-                collect(tensors, &format!("{label}{key}: "), value);
+                collect(tensors, &format!("{label}{}: ", printable(key)), value);
             }
+        }
+        // An argument that is no tensor may be what is wrong: a scale, a missing mask.
+        Value::Text(text) if label.starts_with('←') => {
+            tensors.push((format!("{label}{}", printable(text)), None));
         }
         Value::Text(_) => {}
     }
@@ -260,31 +267,50 @@ fn columns(label: String, tensor: Option<&TensorRecord>) -> (String, String) {
     )
 }
 
-/// The statistics of a tensor: at full precision where they are known, as PyTorch printed them otherwise.
+/// The statistics of a tensor: as PyTorch prints them where they are known in that form, so that two
+/// traces side by side agree to the letter, at full precision otherwise.
 fn numbers(tensor: &TensorRecord) -> String {
-    if let Some(summary) = &tensor.summary {
-        return summary_numbers(summary);
+    let flags = tensor.summary.as_ref().map(non_finite).unwrap_or_default();
+    if let Some(printed) = &tensor.printed {
+        let bare = |text: &str| {
+            let inner = text
+                .strip_prefix("tensor(")
+                .and_then(|text| text.strip_suffix(')'))
+                .unwrap_or(text);
+            printable(inner.split(',').next().unwrap_or(inner))
+        };
+        return format!(
+            "mean {:>11}  std {:>10}  min {:>11}  max {:>11}{flags}",
+            bare(&printed.mean),
+            bare(&printed.std),
+            bare(&printed.min),
+            bare(&printed.max)
+        );
     }
-    if let Some(reason) = &tensor.not_summarised {
-        return styled(FAINT, format!("not summarised: {reason}"));
+    match (&tensor.summary, &tensor.not_summarised) {
+        (Some(summary), _) => summary_numbers(summary) + &flags,
+        (None, Some(reason)) => styled(FAINT, format!("not summarised: {}", printable(reason))),
+        (None, None) => String::new(),
     }
-    let Some(printed) = &tensor.printed else {
-        return String::new();
-    };
-    let bare = |text: &str| {
-        let inner = text
-            .strip_prefix("tensor(")
-            .and_then(|text| text.strip_suffix(')'))
-            .unwrap_or(text);
-        inner.split(',').next().unwrap_or(inner).to_owned()
-    };
-    format!(
-        "mean {:>11}  std {:>10}  min {:>11}  max {:>11}",
-        bare(&printed.mean),
-        bare(&printed.std),
-        bare(&printed.min),
-        bare(&printed.max)
-    )
+}
+
+/// How many elements are NaN or infinite, and where the first one is; nothing where there are none.
+fn non_finite(summary: &Summary) -> String {
+    let mut text = String::new();
+    for (count, what) in [
+        (summary.nan, "NaN"),
+        (summary.pos_inf, "+Inf"),
+        (summary.neg_inf, "-Inf"),
+    ] {
+        if count > 0 {
+            // Writing to a string does not fail.
+            let _ = write!(text, "  {}", styled(BAD, format!("{count} {what}")));
+        }
+    }
+    if let Some(first) = summary.first_non_finite {
+        let _ = write!(text, " {}", styled(BAD, format!("first at {first}")));
+    }
+    text
 }
 
 fn summary_numbers(summary: &Summary) -> String {
@@ -296,18 +322,6 @@ fn summary_numbers(summary: &Summary) -> String {
         let _ = write!(text, "  std {:>10}", scientific(std));
     }
     let _ = write!(text, "  min {:>11}  max {:>11}", number(min), number(max));
-    for (count, what) in [
-        (summary.nan, "NaN"),
-        (summary.pos_inf, "+Inf"),
-        (summary.neg_inf, "-Inf"),
-    ] {
-        if count > 0 {
-            let _ = write!(text, "  {}", styled(BAD, format!("{count} {what}")));
-        }
-    }
-    if let Some(first) = summary.first_non_finite {
-        let _ = write!(text, " {}", styled(BAD, format!("first at {first}")));
-    }
     text
 }
 

@@ -156,6 +156,12 @@ pub enum WriteError {
         "calls nest deeper than {MAX_CALL_DEPTH}: a JSON tree of them could not be read back; the .burnscope.jsonl record is not bounded"
     )]
     TooDeep,
+    /// Another session, of this process or another, is writing this record.
+    #[error("{} is being written by another session; give each session a folder of its own", path.display())]
+    Busy {
+        /// The record.
+        path: PathBuf,
+    },
     /// There is no root call, so there is no tree to write.
     #[error("the trace `{name}` has no root call: run the model inside the session")]
     NoCalls {

@@ -45,12 +45,33 @@ pub fn write_all(folder: &Path, trace: &Trace) -> Result<Vec<PathBuf>, WriteErro
 pub fn prepare_folder(folder: &Path) -> Result<(), WriteError> {
     fs::create_dir_all(folder).map_err(WriteError::io(folder))?;
     // Dropped without being published, the file is removed.
-    atomic::Staged::write(
+    let probe = atomic::Staged::write(
         &folder.join("probe"),
         atomic::Durability::Cached,
         |_| Ok(()),
-    )
-    .map(drop)
+    );
+    match probe {
+        // The person asked for the folder and knows nothing of a probe.
+        Err(WriteError::Io { source, .. }) => Err(WriteError::io(folder)(source)),
+        result => result.map(drop),
+    }
+}
+
+/// Removes the JSON trees that an earlier run left under this name.
+///
+/// # Errors
+/// If a file that is there cannot be removed.
+pub fn remove_trees(folder: &Path, name: &str) -> Result<(), WriteError> {
+    for tree in [transformers::Tree::Full, transformers::Tree::Summary] {
+        let path = folder.join(dump::file_stem(name) + tree.file_suffix());
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(WriteError::io(&path)(error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Where the record of a trace of this name lies in a folder.

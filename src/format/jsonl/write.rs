@@ -1,7 +1,7 @@
 //! Appending to a record while the run goes, and writing one of a trace that is already there.
 
 use std::{
-    fs::File,
+    fs::{self, File, OpenOptions, TryLockError},
     io::Write,
     path::{Path, PathBuf},
 };
@@ -42,7 +42,7 @@ impl JsonlWriter {
     pub fn create(path: impl Into<PathBuf>, header: &Header) -> Result<Self, WriteError> {
         let path = path.into();
         let mut writer = Self {
-            file: File::create(&path).map_err(WriteError::io(&path))?,
+            file: open(&path)?,
             path,
             encoder: Encoder::default(),
             written: 0,
@@ -132,6 +132,34 @@ impl JsonlWriter {
         self.encoder.lines.clear();
         Ok(())
     }
+}
+
+/// Opens a record for this writer alone, emptied.
+///
+/// Something that is no ordinary file, a link or a pipe, is replaced and not written to.
+fn open(path: &Path) -> Result<File, WriteError> {
+    let known = fs::symlink_metadata(path);
+    if known.is_ok_and(|known| !known.is_file() && !known.is_dir()) {
+        fs::remove_file(path).map_err(WriteError::io(path))?;
+    }
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .map_err(WriteError::io(path))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            return Err(WriteError::Busy {
+                path: path.to_owned(),
+            });
+        }
+        // A file system without locks: two writers cannot be told apart there.
+        Err(TryLockError::Error(_)) => {}
+    }
+    file.set_len(0).map_err(WriteError::io(path))?;
+    Ok(file)
 }
 
 /// Writes the record of a whole trace; the file appears under its name when it is whole.
