@@ -258,7 +258,11 @@ fn collect<'t>(
 
 fn columns(label: String, tensor: Option<&TensorRecord>) -> (String, String) {
     let Some(tensor) = tensor else {
-        return (String::new(), label);
+        // A state stands where the numbers would, an argument where the tensor would.
+        return match label.starts_with('←') {
+            true => (label, String::new()),
+            false => (String::new(), label),
+        };
     };
     let shape: Vec<String> = tensor.shape.iter().map(ToString::to_string).collect();
     (
