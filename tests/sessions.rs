@@ -177,6 +177,35 @@ fn a_tensor_changed_in_place_is_another_tensor() {
 }
 
 #[test]
+fn live_tensors_of_one_shape_are_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let device = Device::flex();
+    let net = Net::new(&device);
+    let session = session(folder.path(), &net);
+    let kept: Vec<Tensor<2>> = (0..4)
+        .map(|value| Tensor::full([1, 3], value as f32, &device))
+        .collect();
+    session.run(|| {
+        for tensor in &kept {
+            net.forward_same(tensor.clone());
+        }
+        // A view of the same memory in another layout.
+        let wide = Tensor::<2>::from_data([[1.0, 2.0], [3.0, 5.0]], &device);
+        net.forward_same(wide.clone());
+        net.forward_same(wide.transpose());
+    });
+    let trace = session.finish().unwrap();
+    let seen = |root: usize| named(&trace.roots[root], "x").remove(0);
+    for value in 0..4 {
+        assert_eq!(seen(value).summary.unwrap().mean, Some(value as f64));
+    }
+    assert_ne!(
+        seen(4).summary.unwrap().checksum,
+        seen(5).summary.unwrap().checksum
+    );
+}
+
+#[test]
 fn memory_used_again_is_not_taken_for_the_old_tensor() {
     let folder = tempfile::tempdir().unwrap();
     let device = Device::flex();
@@ -328,7 +357,9 @@ fn gradients_are_off_unless_asked_for() {
         net.fc.weight.val().grad(&gradients)
     };
     assert!(weight(run(true)).is_some());
-    assert!(!run(false).is_require_grad());
+    // The gradient-free copy has left the autodiff device.
+    assert!(run(true).device().is_autodiff());
+    assert!(!run(false).device().is_autodiff());
 }
 
 #[test]
