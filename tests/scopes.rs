@@ -636,6 +636,13 @@ impl Steps {
         }
         x
     }
+
+    fn forward_tail(&self, mut x: Tensor<2>) -> Tensor<2> {
+        for step in self.steps.iter().skip(1) {
+            x = step.forward(x);
+        }
+        x
+    }
 }
 
 #[test]
@@ -649,7 +656,11 @@ fn elements_without_parameters_keep_their_place_in_a_mixed_list() {
     };
     let session = Session::builder(folder.path()).start().unwrap();
     session.attach("Steps", &model);
-    session.run(|| model.forward(Tensor::ones([1, 4], &device)));
+    session.run(|| {
+        model.forward(Tensor::ones([1, 4], &device));
+        // The linear layer that begins tells where the others are.
+        model.forward_tail(Tensor::ones([1, 4], &device));
+    });
     let trace = session.finish().unwrap();
     let paths: Vec<&str> = trace.roots[0]
         .children
@@ -660,6 +671,20 @@ fn elements_without_parameters_keep_their_place_in_a_mixed_list() {
         paths,
         [
             "Steps.steps.0",
+            "Steps.steps.1",
+            "Steps.steps.2",
+            "Steps.steps.3",
+            "Steps.steps.4"
+        ]
+    );
+    let paths: Vec<&str> = trace.roots[1]
+        .children
+        .iter()
+        .map(|child| child.path.as_str())
+        .collect();
+    assert_eq!(
+        paths,
+        [
             "Steps.steps.1",
             "Steps.steps.2",
             "Steps.steps.3",
