@@ -7,6 +7,8 @@
 #[cfg(feature = "capture")]
 extern crate self as burnscope;
 
+mod atomic;
+mod bounded_file;
 #[cfg(feature = "capture")]
 pub mod capture;
 pub mod format;
