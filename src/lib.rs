@@ -14,7 +14,7 @@ pub mod capture;
 pub mod format;
 #[cfg(feature = "models")]
 pub mod models;
-#[cfg(feature = "skips")]
+#[cfg(any(feature = "skips", feature = "similar"))]
 pub mod python;
 #[cfg(feature = "similar")]
 pub mod similar;

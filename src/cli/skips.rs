@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 use burnscope::skips::{
-    self, Assumption, Change, ChangeKind, Format, Lint, Problem, Scan, ScanOptions, SkipsError,
+    self, Assumption, Change, ChangeKind, Fault, Format, Lint, Scan, ScanOptions, SkipsError,
 };
 use clap::{Args, ValueEnum};
 
@@ -334,7 +334,7 @@ fn saved(args: &SkipsArgs, out: &mut impl Write, name: &str, path: &Path) -> io:
 }
 
 /// Lists what could not be scanned and settles the exit code.
-fn finish(problems: &[Problem], code: u8) -> u8 {
+fn finish(problems: &[Fault], code: u8) -> u8 {
     if problems.is_empty() {
         return code;
     }

@@ -11,7 +11,7 @@ use ruff_text_size::{Ranged, TextRange};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::flow::{self, Step};
-use crate::python::{LineIndex, SyntaxError, parse_source};
+use crate::python::{LineIndex, SyntaxFault, parse};
 
 /// Values with more source text than this (tables of expected numbers) are not kept.
 const MAX_VALUE_BYTES: usize = 32 << 10;
@@ -40,7 +40,7 @@ pub(crate) struct Module {
     pub used: FxHashSet<Box<str>>,
     /// A module-level `pytest.skip(…, allow_module_level=True)` or `raise SkipTest`.
     pub skip: Option<ModuleSkip>,
-    pub error: Option<SyntaxError>,
+    pub error: Option<SyntaxFault>,
 }
 
 /// A skip of a whole module.
@@ -163,7 +163,7 @@ impl Module {
             skip: None,
             error: None,
         };
-        match parse_source(&module.text) {
+        match parse(&module.text, &super::LIMITS) {
             Ok(parsed) => module.read_block(parsed.suite(), None, 0),
             Err(error) => module.error = Some(error),
         }
@@ -171,16 +171,16 @@ impl Module {
     }
 
     /// A module that could not be read at all.
-    pub fn unreadable(path: &str, error: SyntaxError) -> Self {
+    pub fn unreadable(path: &str, error: SyntaxFault) -> Self {
         let mut module = Self::new(path, String::new());
         module.error = Some(error);
         module
     }
 
     /// The line of a byte offset, counted from 1.
-    pub fn line(&self, offset: u32) -> usize {
+    pub fn line(&self, offset: u32) -> u32 {
         self.lines
-            .get_or_init(|| LineIndex::new(&self.text))
+            .get_or_init(|| LineIndex::new(self.text.as_bytes()))
             .line(offset as usize)
     }
 

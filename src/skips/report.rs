@@ -299,7 +299,7 @@ fn worded(test: &CommonTest, verdict: &Verdict, project: &Project) -> String {
     match (&verdict.reason, verdict.status) {
         (Some(reason), _) => reason.to_string(),
         (None, Status::Shadowed) => {
-            let line = project.module(verdict.module).line(verdict.offset);
+            let line = project.module(verdict.module).line(verdict.offset) as usize;
             let text = project
                 .module(verdict.module)
                 .text
