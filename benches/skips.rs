@@ -1,7 +1,8 @@
 //! How long a scan for skipped tests takes, without and with writing the result.
 //!
-//! It scans transformers where `scripts/fetch-transformers.sh` has fetched it, else the small tree of the
-//! tests, which gives no figures that matter. `scripts/time-skips.py` times the whole command beside the original script.
+//! It scans transformers where `scripts/fetch-transformers.sh` has fetched it, else the small tree of
+//! the tests, which gives no figures that matter. `scripts/time-skips.py` times the whole command beside
+//! the original script.
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
