@@ -12,9 +12,10 @@ use super::mro::{Lineage, Lineages};
 use super::project::{ClassId, Def, Project};
 use super::reach::Reach;
 use super::report::{self, ClassTests, FamilyVerdicts};
+use super::status::Status;
 use super::suite::Suite;
 use super::tree::{MODELS, Tree};
-use super::verdict::{ClassRules, Status, Verdict, judge};
+use super::verdict::{ClassRules, Verdict, judge};
 use super::{Fault, Scan, ScanOptions, SkipsError, lint};
 
 /// The files that define the common tests, with the origin reported for them.

@@ -12,6 +12,7 @@
 //! ```
 
 mod analysis;
+mod assigned;
 mod builtin;
 mod call;
 mod compat;
@@ -27,8 +28,10 @@ mod lint;
 mod mro;
 mod project;
 mod reach;
+mod reader;
 mod report;
 mod revision;
+mod status;
 mod suite;
 mod tree;
 mod value;
@@ -44,7 +47,7 @@ pub use compat::{CompatEntry, compat_scan, compat_summary};
 pub use lint::{Lint, LintKind};
 pub use report::{ClassTests, Detail, TestReport, TestVerdict};
 pub use revision::{Change, ChangeKind, compare};
-pub use verdict::Status;
+pub use status::Status;
 pub use write::{Format, summary, table, write, write_compat, write_inventory};
 
 /// The bounds on the files of a checkout. The largest of transformers has well under 1 MB.

@@ -6,8 +6,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::analysis::{ClassVerdicts, CommonTest, Concrete};
 use super::project::Project;
+use super::status::Status;
 use super::suite::{Entry, ItemKind};
-use super::verdict::{ClassRules, Status, Verdict, joined};
+use super::verdict::{ClassRules, Verdict, joined};
 
 /// The report on one common test.
 #[derive(Clone, Debug)]
