@@ -1,21 +1,27 @@
 //! How long a scan for skipped tests takes, without and with writing the result.
 //!
-//! Without further ado it scans the small tree of the tests. Point `BURNSCOPE_SKIPS_CORPUS` at a
-//! transformers checkout (`scripts/fetch-transformers.sh` fetches one) for figures that matter;
-//! `scripts/time_skips.py` times the whole command beside the original script.
+//! It scans transformers where `scripts/fetch-transformers.sh` has fetched it, else the small tree of
+//! the tests, which gives no figures that matter. `scripts/time-skips.py` times the whole command beside
+//! the original script.
 
 use std::hint::black_box;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use burnscope::skips::{Format, ScanOptions, compat_scan, scan, write};
 use criterion::{Criterion, criterion_group, criterion_main};
 
+/// The checkout to measure on.
+fn checkout() -> PathBuf {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    let transformers = tests.join("downloads/transformers");
+    match transformers.is_dir() {
+        true => transformers,
+        false => tests.join("skips/tree"),
+    }
+}
+
 fn scans(criterion: &mut Criterion) {
-    let root = std::env::var_os("BURNSCOPE_SKIPS_CORPUS").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/skips/tree"),
-        PathBuf::from,
-    );
-    let options = ScanOptions::new(root);
+    let options = ScanOptions::new(checkout());
     let mut group = criterion.benchmark_group("skips");
     group.sample_size(20);
     group.bench_function("scan", |bencher| bencher.iter(|| scan(black_box(&options))));

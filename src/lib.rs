@@ -7,12 +7,14 @@
 #[cfg(feature = "capture")]
 extern crate self as burnscope;
 
+mod atomic;
+mod bounded_file;
 #[cfg(feature = "capture")]
 pub mod capture;
 pub mod format;
 #[cfg(feature = "models")]
 pub mod models;
-#[cfg(feature = "skips")]
+#[cfg(any(feature = "skips", feature = "similar"))]
 pub mod python;
 #[cfg(feature = "similar")]
 pub mod similar;

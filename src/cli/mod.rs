@@ -26,7 +26,7 @@ type Outcome = Result<ExitCode, Box<dyn Error>>;
 /// See what a Burn model computes: every module's inputs, outputs and statistics.
 ///
 /// Exit codes: 0 all is well, 1 the command ran and found something wrong, 2 the command could not
-/// run. NO_COLOR turns colours off.
+/// run, 3 the command ran but some of its input could not be read. NO_COLOR turns colours off.
 #[derive(Parser)]
 #[command(
     version,
@@ -43,7 +43,7 @@ enum Command {
     Trace(trace::TraceArguments),
     Show(show::ShowArguments),
     #[cfg(feature = "skips")]
-    Skips(skips::SkipsArgs),
+    Skips(skips::SkipsArguments),
     #[cfg(feature = "similar")]
     Similar(similar::SimilarArguments),
     #[cfg(feature = "models")]
@@ -67,7 +67,7 @@ pub fn main() -> ExitCode {
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Show(arguments) => show::run(&arguments),
         #[cfg(feature = "skips")]
-        Command::Skips(arguments) => Ok(skips::run(&arguments)),
+        Command::Skips(arguments) => skips::run(&arguments),
         #[cfg(feature = "similar")]
         Command::Similar(arguments) => similar::run(&arguments),
         #[cfg(feature = "models")]

@@ -8,6 +8,8 @@ use std::{
 };
 
 use anstyle::{AnsiColor, Style};
+#[cfg(any(feature = "similar", feature = "skips"))]
+use burnscope::python::Fault;
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Text that matters most.
@@ -62,6 +64,31 @@ pub fn error(error: &dyn Error) {
     // Where standard error is closed too, only the exit code is left to tell.
     let _ = writeln!(anstream::stderr(), "{} {text}", styled(BAD, "error:"));
 }
+
+/// Writes a remark to standard error, in one line.
+#[cfg(feature = "similar")]
+pub fn note(text: &str) {
+    print_error(&format!(
+        "{} {}\n",
+        styled(FAINT, "note:"),
+        text.replace('\n', " ")
+    ));
+}
+
+/// Writes what is wrong with the input to standard error, a line for each fault, and says how many
+/// there are.
+#[cfg(any(feature = "similar", feature = "skips"))]
+pub fn faults<'a>(faults: impl IntoIterator<Item = &'a Fault>) -> usize {
+    let line = |fault: &Fault| {
+        let text = fault.to_string().replace('\n', " ");
+        print_error(&format!("{} {text}\n", styled(BAD, "problem:")));
+    };
+    faults.into_iter().map(line).count()
+}
+
+/// The exit code of a command that did its work but could not read some files.
+#[cfg(any(feature = "similar", feature = "skips"))]
+pub const INCOMPLETE: u8 = 3;
 
 /// A line that moves while something takes long; nothing where standard error is no terminal.
 pub fn spinner(text: impl Into<String>) -> ProgressBar {

@@ -1,9 +1,9 @@
 //! `burnscope similar`: which existing model code a modeling file repeats.
 
+#[cfg(any(feature = "embed", feature = "hub"))]
 mod embedding;
 
 use std::{
-    io::Read,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -13,11 +13,10 @@ use burnscope::similar::{
     compat,
     corpus::Refreshed,
     error::Error,
-    hub,
     index::Index,
-    quality::{self, Pair},
+    quality,
     report::{self, Style},
-    source::{Fault, Layout},
+    source::Layout,
     store,
 };
 
@@ -26,30 +25,25 @@ use super::{
     output::{self, BAD, FAINT, GOOD, STRONG, styled},
 };
 
-/// The largest file of pairs that is read, in bytes.
-const MAX_PAIRS_BYTES: u64 = 64 << 20;
-
 /// Find which existing model code a new modeling file repeats
 ///
 /// Compares every class and function of a modeling file with those of all models of a transformers
 /// checkout (or of any folder of Python files), after replacing the models' own names. For each it
 /// names the likely parents, says what differs from the best one, and for the file names the model
-/// to inherit from and writes a modular file to start from. No neural model is needed; with --embed a
-/// BERT or Qwen3 checkpoint's embeddings are compared as well.
+/// to inherit from and writes a modular file to start from. No neural model is needed; in a build with
+/// the feature `embed`, --embed compares a BERT or Qwen3 checkpoint's embeddings as well.
 ///
 /// The index is built when it is first needed, kept in the user's cache and brought up to date when
 /// files change.
 ///
-/// Exit codes: 0 all is well, 1 there is an answer but some files could not be read, 2 there is none.
+/// Exit codes: 0 all is well, 2 there is no answer, 3 there is one but some files could not be read.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   burnscope similar --modeling-file src/transformers/models/qwen3/modeling_qwen3.py
   burnscope similar --modeling-file qwen3 --repo ~/transformers --top 3
   burnscope similar --modeling-file my_model.py --repo ~/transformers --json
-  burnscope similar --build --repo ~/transformers
-  burnscope similar --build --repo ~/transformers --embed ~/all-MiniLM-L6-v2
-  burnscope similar --modeling-file qwen3 --repo ~/transformers --embed ~/all-MiniLM-L6-v2")]
+  burnscope similar --build --repo ~/transformers")]
 pub struct SimilarArguments {
     /// The modeling file to ask about, or the name of a model of the repository
     #[arg(long, value_name = "FILE", alias = "modeling_file")]
@@ -85,13 +79,20 @@ pub struct SimilarArguments {
     #[arg(long, value_name = "FILE")]
     index: Option<PathBuf>,
     /// Compare embeddings too: a sentence-transformers folder with a BERT or Qwen3 checkpoint
+    ///
+    /// With --build, the embeddings of the repository are computed and kept. First build, then ask:
+    /// burnscope similar --build --embed MODEL_DIR,
+    /// burnscope similar --modeling-file FILE --embed MODEL_DIR.
+    #[cfg(feature = "embed")]
     #[arg(long, value_name = "MODEL_DIR")]
     embed: Option<PathBuf>,
     /// The folder of the embeddings' index: embeddings.safetensors, code_index_map.json,
     /// code_index_tokens.json. Without it: the working folder, the user's cache, the Hub
+    #[cfg(any(feature = "embed", feature = "hub"))]
     #[arg(long, value_name = "DIR")]
     embed_index: Option<PathBuf>,
     /// Make one vector of many by `mean`, `last-token` or `cls`, not as the index or the checkpoint says
+    #[cfg(feature = "embed")]
     #[arg(long, value_name = "NAME", requires = "embed")]
     pooling: Option<String>,
     /// Where the embeddings are computed
@@ -105,9 +106,11 @@ pub struct SimilarArguments {
     )]
     device: super::model_inputs::DeviceName,
     /// The data set on the Hugging Face Hub that the embeddings' index is fetched from and sent to
-    #[arg(long, value_name = "OWNER/NAME", default_value = hub::DEFAULT_DATASET)]
+    #[cfg(any(feature = "embed", feature = "hub"))]
+    #[arg(long, value_name = "OWNER/NAME", default_value = burnscope::similar::hub::DEFAULT_DATASET)]
     hub_dataset: String,
     /// Send the embeddings' index to the Hub
+    #[cfg(any(feature = "embed", feature = "hub"))]
     #[arg(long)]
     push_new_index: bool,
     /// Measure how often known parents are found: a JSON list of [child, parent, adds nothing]
@@ -126,15 +129,19 @@ pub struct SimilarArguments {
 /// Builds or loads the index and answers.
 pub fn run(arguments: &SimilarArguments) -> Outcome {
     let asks = arguments.modeling_file.is_some() || arguments.quality.is_some();
-    if !asks && !arguments.build && !arguments.push_new_index {
+    #[cfg(any(feature = "embed", feature = "hub"))]
+    let asks = asks || arguments.push_new_index;
+    if !asks && !arguments.build {
         return Err(
             "give a file with --modeling-file, or --build the index; --help shows examples".into(),
         );
     }
     let index = open_index(arguments)?;
+    #[cfg(feature = "embed")]
     if let (true, Some(model)) = (arguments.build, &arguments.embed) {
         embedding::build(arguments, &index, model)?;
     }
+    #[cfg(any(feature = "embed", feature = "hub"))]
     if arguments.push_new_index {
         embedding::push(arguments, &index)?;
     }
@@ -144,8 +151,10 @@ pub fn run(arguments: &SimilarArguments) -> Outcome {
     if let Some(given) = &arguments.modeling_file {
         answer(arguments, &index, given)?;
     }
-    let faults = report_faults(index.corpus().faults());
-    Ok(ExitCode::from(u8::from(faults > 0)))
+    Ok(match output::faults(index.corpus().faults()) {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::from(output::INCOMPLETE),
+    })
 }
 
 /// The index: from its file where that is current, else read from the sources and kept.
@@ -172,7 +181,7 @@ fn open_index(arguments: &SimilarArguments) -> Result<Index, Box<dyn std::error:
         |path| match store::load(path, layout.clone(), methods, &done) {
             Ok(loaded) => Some(loaded),
             Err(error) => {
-                note(&format!("{error}; reading the sources instead"));
+                output::note(&format!("{error}; reading the sources instead"));
                 None
             }
         },
@@ -193,12 +202,12 @@ fn open_index(arguments: &SimilarArguments) -> Result<Index, Box<dyn std::error:
     };
     bar.finish_and_clear();
     if index.is_empty() {
-        report_faults(index.corpus().faults());
+        output::faults(index.corpus().faults());
         return Err(Error::Empty(arguments.repo.clone()).into());
     }
     if let Some(path) = path.filter(|_| refreshed.changed() || arguments.build) {
         match store::save(&index, &path) {
-            Ok(()) if arguments.build => note(&format!(
+            Ok(()) if arguments.build => output::note(&format!(
                 "{} definitions of {} files, index in {}",
                 index.len(),
                 index.corpus().code.len(),
@@ -207,7 +216,7 @@ fn open_index(arguments: &SimilarArguments) -> Result<Index, Box<dyn std::error:
             Ok(()) => {}
             // The user asked for this file; the cache is only a convenience.
             Err(error) if arguments.index.is_some() || arguments.build => return Err(error.into()),
-            Err(error) => note(&format!("the index was not kept: {error}")),
+            Err(error) => output::note(&format!("the index was not kept: {error}")),
         }
     }
     Ok(index)
@@ -228,6 +237,7 @@ fn answer(
     if arguments.compat {
         script_jaccard(index, &query, options.top, &mut analysis)?;
     }
+    #[cfg(feature = "embed")]
     if let Some(model) = &arguments.embed {
         embedding::answer(arguments, index, &query, model, &mut analysis)?;
     }
@@ -258,7 +268,7 @@ fn script_jaccard(
     let bar = output::counter("reading as the script does, files:");
     let (files, faults) = compat::read_all(index.layout(), &|| bar.inc(1));
     bar.finish_and_clear();
-    report_faults(faults.iter().filter(|fault| {
+    output::faults(faults.iter().filter(|fault| {
         !index
             .corpus()
             .faults()
@@ -288,50 +298,12 @@ fn measure(
     index: &Index,
     path: &Path,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    let pairs = read_pairs(path)?;
+    let pairs = quality::read_pairs(path)?;
     let bar = output::counter("ranking the children of known parents, files:");
     let (table, examples) = quality::measure(index, &pairs, arguments.compat, &|| bar.inc(1));
     bar.finish_and_clear();
     if let Some(path) = &arguments.features {
-        let file_error = |source| Error::File {
-            path: path.clone(),
-            source,
-        };
-        let text = serde_json::to_vec(&examples).map_err(|e| file_error(e.into()))?;
-        std::fs::write(path, text).map_err(file_error)?;
+        quality::write_examples(path, &examples)?;
     }
     Ok(output::print(&table.to_string())?)
-}
-
-fn read_pairs(path: &Path) -> Result<Vec<Pair>, Error> {
-    let file_error = |source| Error::File {
-        path: path.to_path_buf(),
-        source,
-    };
-    let wrong = |reason: String| Error::Pairs {
-        path: path.to_path_buf(),
-        reason,
-    };
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(file_error)?;
-    file.take(MAX_PAIRS_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .map_err(file_error)?;
-    if bytes.len() as u64 > MAX_PAIRS_BYTES {
-        return Err(wrong("it is too large".to_owned()));
-    }
-    serde_json::from_slice(&bytes).map_err(|e| wrong(e.to_string()))
-}
-
-/// Says what is wrong with the input, a line for each fault, and how many there are.
-fn report_faults<'a>(faults: impl Iterator<Item = &'a Fault>) -> usize {
-    faults.map(|fault| note(&fault.to_string())).count()
-}
-
-fn note(text: &str) {
-    output::print_error(&format!(
-        "{} {}\n",
-        styled(FAINT, "note:"),
-        text.replace('\n', " ")
-    ));
 }

@@ -1,39 +1,42 @@
 //! `burnscope skips`: scans a transformers checkout for common tests that are skipped.
 
-use std::io::{self, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
-use anstyle::{AnsiColor, Style};
 use burnscope::skips::{
-    self, Assumption, Change, ChangeKind, Format, Lint, Problem, Scan, ScanOptions, SkipsError,
+    self, Assumption, Change, ChangeKind, Fault, Format, Lint, Scan, ScanOptions, SkipsError,
 };
 use clap::{Args, ValueEnum};
+use indicatif::ProgressBar;
 
-/// Find out which common tests a transformers checkout skips, for which models, and why.
+use super::{
+    Outcome,
+    output::{self, FAINT, styled},
+};
+
+/// Find out which common tests a transformers checkout skips, for which models, and why
 ///
 /// Every model's test classes inherit the common tests of tests/test_modeling_common.py and
 /// tests/generation/test_utils.py. This command reads the files (it runs no Python), follows imports
 /// and inheritance, and decides for every class what happens to every common test.
 #[derive(Debug, Args)]
 #[command(after_long_help = AFTER_HELP)]
-pub struct SkipsArgs {
-    /// The root of the checkout.
+pub struct SkipsArguments {
+    /// The root of the checkout
     #[arg(long, value_name = "DIR", default_value = ".")]
     repo: PathBuf,
 
-    /// Report on this test method only.
+    /// Report on this test method only
     ///
     /// Prints its summary and writes scan_NAME.json. Besides common tests, any test that some class
     /// has can be named.
     #[arg(long, alias = "test_method_name", value_name = "NAME")]
     test_method_name: Option<String>,
 
-    /// The folder for the result files.
+    /// The folder for the result files
     #[arg(long, alias = "output_dir", value_name = "DIR", default_value = ".")]
     output_dir: PathBuf,
 
-    /// The formats to write, separated by commas.
+    /// The formats to write, separated by commas
     #[arg(
         long,
         value_name = "FORMATS",
@@ -42,13 +45,13 @@ pub struct SkipsArgs {
     )]
     format: Vec<FileFormat>,
 
-    /// Reproduce the JSON of the original script, mistakes included.
+    /// Reproduce the JSON of the original script, mistakes included
     ///
     /// Byte for byte what utils/scan_skipped_tests.py writes. Use it to compare with older results.
     #[arg(long, conflicts_with_all = ["format", "lint", "base", "table", "inventory", "assume"])]
     compat: bool,
 
-    /// Print lints with file and line, and exit with 1 if there are any.
+    /// Print lints with file and line, and exit with 1 if there are any
     ///
     /// stale-skip: no base class has the skipped test any more.
     /// unread-flag: no test reads the class flag.
@@ -58,32 +61,32 @@ pub struct SkipsArgs {
     #[arg(long, verbatim_doc_comment)]
     lint: bool,
 
-    /// Compare with another git revision: print what became skipped and what lost its skip.
+    /// Compare with another git revision: print what became skipped and what lost its skip
     ///
     /// REF is any commit git knows (main, HEAD~1, v5.0.0). The working tree is not touched.
     #[arg(long, value_name = "REF")]
     base: Option<String>,
 
-    /// With --base: exit with 1 if anything became skipped.
+    /// With --base: exit with 1 if anything became skipped
     #[arg(long, requires = "base")]
     fail_on_new: bool,
 
-    /// Print the N most skipped tests as a table.
+    /// Print the N most skipped tests as a table
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "25")]
     table: Option<usize>,
 
-    /// Also write skips_inventory.json: every test of every class, common or not.
+    /// Also write skips_inventory.json: every test of every class, common or not
     #[arg(long)]
     inventory: bool,
 
-    /// Take a condition as given, for example "_run_slow_tests=true" or "torch_device == 'cpu'=true".
+    /// Take a condition as given, for example "_run_slow_tests=true" or "torch_device == 'cpu'=true"
     ///
     /// The condition is compared with the source text. is_torch_available() is true unless set
     /// otherwise. May be given several times.
     #[arg(long, value_name = "CONDITION=BOOL", value_parser = parse_assumption)]
     assume: Vec<Assumption>,
 
-    /// Print nothing but problems, lints and changes.
+    /// Print nothing but problems, lints and changes
     #[arg(long, short)]
     quiet: bool,
 }
@@ -110,15 +113,15 @@ Exit codes:
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum FileFormat {
-    /// The original schema with added keys.
+    /// The original schema with added keys
     Json,
-    /// One row per test and model.
+    /// One row per test and model
     Csv,
-    /// Tables and reasons for a pull request or wiki.
+    /// Tables and reasons for a pull request or wiki
     Markdown,
-    /// Lints for code scanning services.
+    /// Lints for code scanning services
     Sarif,
-    /// A self-contained page, sortable and searchable.
+    /// A self-contained page, sortable and searchable
     Html,
 }
 
@@ -149,61 +152,23 @@ fn parse_assumption(text: &str) -> Result<Assumption, String> {
     })
 }
 
+/// What a part of the command returns: the exit code, or an error for a person.
+type Code = Result<u8, Box<dyn std::error::Error>>;
+
 const CLEAN: u8 = 0;
 const FINDINGS: u8 = 1;
-const FAILED: u8 = 2;
-const INCOMPLETE: u8 = 3;
 
-/// Runs the command.
-pub fn run(args: &SkipsArgs) -> ExitCode {
-    let mut out = anstream::stdout();
-    let result = if args.compat {
-        compat(args, &mut out)
+/// Scans and writes the results.
+pub fn run(args: &SkipsArguments) -> Outcome {
+    let code = if args.compat {
+        compat(args)
     } else {
-        full(args, &mut out)
+        full(args)
     };
-    match result {
-        Ok(code) => code.into(),
-        Err(Failure::Scan(error)) => {
-            let _ = writeln!(
-                anstream::stderr(),
-                "{}error:{:#} {error}",
-                style(AnsiColor::Red),
-                style(AnsiColor::Red)
-            );
-            FAILED.into()
-        }
-        // The reader of a pipe has seen enough.
-        Err(Failure::Print(error)) if error.kind() == io::ErrorKind::BrokenPipe => CLEAN.into(),
-        Err(Failure::Print(error)) => {
-            let _ = writeln!(anstream::stderr(), "error: cannot print: {error}");
-            FAILED.into()
-        }
-    }
+    Ok(code?.into())
 }
 
-enum Failure {
-    Scan(SkipsError),
-    Print(io::Error),
-}
-
-impl From<SkipsError> for Failure {
-    fn from(error: SkipsError) -> Self {
-        Self::Scan(error)
-    }
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        Self::Print(error)
-    }
-}
-
-fn style(color: AnsiColor) -> Style {
-    color.on_default().bold()
-}
-
-fn options(args: &SkipsArgs) -> ScanOptions {
+fn options(args: &SkipsArguments) -> ScanOptions {
     let mut options = ScanOptions::new(&args.repo);
     options.test.clone_from(&args.test_method_name);
     for assumption in &args.assume {
@@ -218,7 +183,7 @@ fn options(args: &SkipsArgs) -> ScanOptions {
 }
 
 /// The real analysis.
-fn full(args: &SkipsArgs, out: &mut impl Write) -> Result<u8, Failure> {
+fn full(args: &SkipsArguments) -> Code {
     let options = options(args);
     let progress = spinner(args, "reading test files");
     let scan = skips::scan(&options);
@@ -226,25 +191,27 @@ fn full(args: &SkipsArgs, out: &mut impl Write) -> Result<u8, Failure> {
     let scan = scan?;
     let test = args.test_method_name.as_deref();
     if !args.quiet {
-        writeln!(
-            out,
-            "[INFO] Parsing {} model test files once each...",
+        let mut text = format!(
+            "[INFO] Parsing {} model test files once each...\n",
             scan.files
-        )?;
+        );
         match scan.tests.first().filter(|_| test.is_some()) {
-            Some(test) => write!(out, "{}", skips::summary(&scan, test))?,
+            Some(test) => text += &skips::summary(&scan, test),
             None => {
-                writeln!(out, "[INFO] Aggregating {} tests...", scan.tests.len())?;
-                writeln!(out, "[INFO] Scan complete.")?;
+                text += &format!(
+                    "[INFO] Aggregating {} tests...\n[INFO] Scan complete.\n",
+                    scan.tests.len()
+                );
             }
         }
         if let Some(rows) = args.table {
-            write!(out, "\n{}", skips::table(&scan, rows))?;
+            text += &format!("\n{}", skips::table(&scan, rows));
         }
+        output::print(&text)?;
     }
     let mut code = CLEAN;
     if args.lint {
-        print_lints(out, &scan.lints)?;
+        output::print(&lint_lines(&scan.lints))?;
         if !scan.lints.is_empty() {
             code = FINDINGS;
         }
@@ -263,7 +230,7 @@ fn full(args: &SkipsArgs, out: &mut impl Write) -> Result<u8, Failure> {
             other => other?,
         };
         let changes = skips::compare(&base, &scan);
-        print_changes(out, revision, &changes)?;
+        output::print(&change_lines(revision, &changes))?;
         let new = changes
             .iter()
             .any(|change| change.kind == ChangeKind::BecameSkipped);
@@ -273,11 +240,11 @@ fn full(args: &SkipsArgs, out: &mut impl Write) -> Result<u8, Failure> {
     }
     for &format in &args.format {
         let path = skips::write(&scan, format.into(), test, &args.output_dir)?;
-        saved(args, out, format.name(), &path)?;
+        saved(args, format.name(), &path)?;
     }
     if args.inventory {
         let path = skips::write_inventory(&scan, &args.output_dir)?;
-        saved(args, out, "Inventory", &path)?;
+        saved(args, "Inventory", &path)?;
     }
     let code = finish(&scan.problems, code);
     // The process ends here: taking the scan apart would only take time.
@@ -298,65 +265,56 @@ impl FileFormat {
 }
 
 /// The original script's results.
-fn compat(args: &SkipsArgs, out: &mut impl Write) -> Result<u8, Failure> {
+fn compat(args: &SkipsArguments) -> Code {
     let (entries, models, files, problems) = skips::compat_scan(&options(args))?;
     let test = args.test_method_name.as_deref();
     if !args.quiet {
-        writeln!(out, "[INFO] Parsing {files} model test files once each...")?;
+        let mut text = format!("[INFO] Parsing {files} model test files once each...\n");
         match entries.first().filter(|_| test.is_some()) {
             Some(entry) => {
-                let summary = skips::compat_summary(
+                text += &skips::compat_summary(
                     &entry.name,
                     entry.models_ran.len(),
                     entry.models_skipped.len(),
                     models,
                     &entry.reasons_skipped,
                 );
-                write!(out, "{summary}")?;
             }
             None => {
-                writeln!(out, "[INFO] Aggregating {} tests...", entries.len())?;
-                writeln!(out, "\n[INFO] Scan complete.")?;
+                text += &format!(
+                    "[INFO] Aggregating {} tests...\n\n[INFO] Scan complete.\n",
+                    entries.len()
+                );
             }
         }
+        output::print(&text)?;
     }
     let path = skips::write_compat(&entries, test, &args.output_dir)?;
-    saved(args, out, "JSON", &path)?;
+    saved(args, "JSON", &path)?;
     Ok(finish(&problems, CLEAN))
 }
 
-fn saved(args: &SkipsArgs, out: &mut impl Write, name: &str, path: &Path) -> io::Result<()> {
+fn saved(args: &SkipsArguments, name: &str, path: &Path) -> std::io::Result<()> {
     if args.quiet {
         return Ok(());
     }
     let full = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    writeln!(out, "\n[INFO] {name} saved to {}", full.display())
+    output::print(&format!("\n[INFO] {name} saved to {}\n", full.display()))
 }
 
 /// Lists what could not be scanned and settles the exit code.
-fn finish(problems: &[Problem], code: u8) -> u8 {
-    if problems.is_empty() {
-        return code;
+fn finish(faults: &[Fault], code: u8) -> u8 {
+    match output::faults(faults) {
+        0 => code,
+        _ => output::INCOMPLETE,
     }
-    let mut err = anstream::stderr();
-    let yellow = style(AnsiColor::Yellow);
-    for problem in problems {
-        let _ = writeln!(err, "{yellow}problem:{yellow:#} {problem}");
-    }
-    INCOMPLETE
 }
 
-fn print_lints(out: &mut impl Write, lints: &[Lint]) -> io::Result<()> {
-    let cyan = style(AnsiColor::Cyan);
+fn lint_lines(lints: &[Lint]) -> String {
+    let mut text = String::new();
     for lint in lints {
-        writeln!(
-            out,
-            "{}:{}: {cyan}{}{cyan:#}: {}",
-            lint.file,
-            lint.line,
-            lint.kind.name(),
-            lint.message
-        )?;
+        let kind = styled(FAINT, lint.kind.name());
+        text += &format!("{}:{}: {kind}: {}\n", lint.file, lint.line, lint.message);
     }
     let mut counts: Vec<String> = Vec::new();
     for kind in skips::LintKind::ALL {
@@ -366,19 +324,17 @@ fn print_lints(out: &mut impl Write, lints: &[Lint]) -> io::Result<()> {
         }
     }
     if counts.is_empty() {
-        writeln!(out, "no lints")
+        text + "no lints\n"
     } else {
-        writeln!(out, "{} lints: {}", lints.len(), counts.join(", "))
+        text + &format!("{} lints: {}\n", lints.len(), counts.join(", "))
     }
 }
 
-fn print_changes(out: &mut impl Write, revision: &str, changes: &[Change]) -> io::Result<()> {
+fn change_lines(revision: &str, changes: &[Change]) -> String {
     if changes.is_empty() {
-        return writeln!(
-            out,
-            "no test became skipped or lost its skip since {revision}"
-        );
+        return format!("no test became skipped or lost its skip since {revision}\n");
     }
+    let mut text = String::new();
     for (kind, title) in [
         (ChangeKind::BecameSkipped, "became skipped"),
         (ChangeKind::LostItsSkip, "lost its skip"),
@@ -391,28 +347,25 @@ fn print_changes(out: &mut impl Write, revision: &str, changes: &[Change]) -> io
         if found.is_empty() {
             continue;
         }
-        writeln!(out, "\n{} since {revision}: {}", title, found.len())?;
+        text += &format!("\n{title} since {revision}: {}\n", found.len());
         for change in found {
-            write!(
-                out,
+            text += &format!(
                 "  {}: {}::{}::{}",
                 change.place, change.model, change.class, change.test
-            )?;
-            match &change.reason {
-                Some(reason) => writeln!(out, ": {}", reason.replace('\n', " "))?,
-                None => writeln!(out)?,
+            );
+            if let Some(reason) = &change.reason {
+                text += &format!(": {}", reason.replace('\n', " "));
             }
+            text.push('\n');
         }
     }
-    Ok(())
+    text
 }
 
 /// Shows on a terminal that something is going on; scans of a slow disk take a while.
-fn spinner(args: &SkipsArgs, message: &'static str) -> indicatif::ProgressBar {
-    if args.quiet || !io::stderr().is_terminal() {
-        return indicatif::ProgressBar::hidden();
+fn spinner(args: &SkipsArguments, message: &'static str) -> ProgressBar {
+    if args.quiet {
+        return ProgressBar::hidden();
     }
-    let spinner = indicatif::ProgressBar::new_spinner().with_message(message);
-    spinner.enable_steady_tick(std::time::Duration::from_millis(100));
-    spinner
+    output::spinner(message)
 }

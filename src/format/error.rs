@@ -204,7 +204,7 @@ impl ReadError {
 }
 
 impl WriteError {
-    pub(super) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| WriteError::Io { path, source }
     }

@@ -3,7 +3,6 @@
 //! `docs/trace-format.md` describes the files. It is not concerned with what is recorded
 //! ([`mod@crate::trace`]) or how it was seen.
 
-mod atomic;
 pub mod dump;
 mod error;
 pub mod jsonl;
@@ -19,7 +18,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::trace::Trace;
+use crate::{
+    atomic::{Durability, Staged},
+    trace::Trace,
+};
 
 /// Writes the two JSON trees of a trace into a folder, which is made if it is missing, and returns
 /// their paths: none for a trace without a root call.
@@ -45,16 +47,10 @@ pub fn write_all(folder: &Path, trace: &Trace) -> Result<Vec<PathBuf>, WriteErro
 pub fn prepare_folder(folder: &Path) -> Result<(), WriteError> {
     fs::create_dir_all(folder).map_err(WriteError::io(folder))?;
     // Dropped without being published, the file is removed.
-    let probe = atomic::Staged::write(
-        &folder.join("probe"),
-        atomic::Durability::Cached,
-        |_| Ok(()),
-    );
-    match probe {
-        // The person asked for the folder and knows nothing of a probe.
-        Err(WriteError::Io { source, .. }) => Err(WriteError::io(folder)(source)),
-        result => result.map(drop),
-    }
+    // The person asked for the folder and knows nothing of a probe.
+    Staged::write(&folder.join("probe"), Durability::Cached, |_| Ok(()))
+        .map(drop)
+        .map_err(WriteError::io(folder))
 }
 
 /// Removes the JSON trees that an earlier run left under this name.

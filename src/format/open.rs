@@ -2,13 +2,16 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
+    fs,
     io::Read,
     path::{Path, PathBuf},
 };
 
 use super::{Limits, ReadError, jsonl, transformers};
-use crate::trace::Trace;
+use crate::{
+    bounded_file::{self, Refusal},
+    trace::Trace,
+};
 
 /// How much of a file is looked at to tell its form.
 const GLANCE: usize = 256;
@@ -40,34 +43,19 @@ pub fn read_with(path: &Path, limits: &Limits) -> Result<Trace, ReadError> {
 
 /// A file's whole contents, if it is a regular file within the limits.
 pub(super) fn read_file(path: &Path, limits: &Limits) -> Result<Vec<u8>, ReadError> {
-    let too_large = || ReadError::TooLarge {
-        path: path.to_owned(),
-        limit: limits.max_bytes,
-    };
-    let file = open(path)?;
-    let len = file.metadata().map_err(ReadError::io(path))?.len();
-    if len > limits.max_bytes {
-        return Err(too_large());
-    }
-    let mut bytes = Vec::new();
-    // The file may grow while it is read.
-    file.take(limits.max_bytes.saturating_add(1))
-        .read_to_end(&mut bytes)
-        .map_err(ReadError::io(path))?;
-    if bytes.len() as u64 > limits.max_bytes {
-        return Err(too_large());
-    }
-    Ok(bytes)
+    bounded_file::read(path, limits.max_bytes).map_err(refused(path))
 }
 
-/// Opens a regular file; a pipe would block and a device might not end.
-fn open(path: &Path) -> Result<File, ReadError> {
-    if !fs::metadata(path).map_err(ReadError::io(path))?.is_file() {
-        return Err(ReadError::NotAFile {
-            path: path.to_owned(),
-        });
+/// What a reader says of a file that was not read.
+fn refused(path: &Path) -> impl FnOnce(Refusal) -> ReadError {
+    move |refusal| {
+        let path = path.to_owned();
+        match refusal {
+            Refusal::Io(source) => ReadError::Io { path, source },
+            Refusal::NotAFile => ReadError::NotAFile { path },
+            Refusal::TooLarge { limit, .. } => ReadError::TooLarge { path, limit },
+        }
     }
-    File::open(path).map_err(ReadError::io(path))
 }
 
 enum Form {
@@ -78,8 +66,8 @@ enum Form {
 /// Tells the form by the first key, whatever the file is called.
 fn recognise(path: &Path) -> Result<Form, ReadError> {
     let mut start = Vec::new();
-    open(path)?
-        .take(GLANCE as u64)
+    let (file, _) = bounded_file::open(path).map_err(refused(path))?;
+    file.take(GLANCE as u64)
         .read_to_end(&mut start)
         .map_err(ReadError::io(path))?;
     let start = String::from_utf8_lossy(&start);

@@ -1,10 +1,11 @@
-//! Reads small files without trusting their size. It does not interpret what it reads.
+//! What loading a model says of files that are not there, no files or too large.
 
 use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
+
+use crate::bounded_file::{self, Refusal};
 
 /// Why a file could not be read.
 #[derive(Debug, Error)]
@@ -37,40 +38,25 @@ pub enum FileError {
 
 /// Opens an ordinary file; a pipe or a device, which could block for ever, is refused.
 pub(super) fn open_file(path: &Path) -> Result<(File, u64), FileError> {
-    let io = |source| FileError::Io {
-        path: path.to_owned(),
-        source,
-    };
-    let metadata = std::fs::metadata(path).map_err(io)?;
-    if !metadata.is_file() {
-        return Err(FileError::NotAFile {
-            path: path.to_owned(),
-        });
-    }
-    Ok((File::open(path).map_err(io)?, metadata.len()))
+    bounded_file::open(path).map_err(refused(path))
 }
 
 /// Reads an ordinary file of at most `max` bytes.
 pub(super) fn read_bounded(path: &Path, max: u64) -> Result<Vec<u8>, FileError> {
-    let (file, bytes) = open_file(path)?;
-    let too_large = |bytes| FileError::TooLarge {
-        path: path.to_owned(),
-        bytes,
-        max,
-    };
-    if bytes > max {
-        return Err(too_large(bytes));
-    }
-    let mut contents = Vec::new();
-    // The file may grow while it is read, so the limit holds for the reading too.
-    file.take(max + 1)
-        .read_to_end(&mut contents)
-        .map_err(|source| FileError::Io {
-            path: path.to_owned(),
-            source,
-        })?;
-    match contents.len() as u64 {
-        read if read > max => Err(too_large(read)),
-        _ => Ok(contents),
+    bounded_file::read(path, max).map_err(refused(path))
+}
+
+fn refused(path: &Path) -> impl FnOnce(Refusal) -> FileError {
+    move |refusal| {
+        let path = path.to_owned();
+        match refusal {
+            Refusal::Io(source) => FileError::Io { path, source },
+            Refusal::NotAFile => FileError::NotAFile { path },
+            Refusal::TooLarge { bytes, limit } => FileError::TooLarge {
+                path,
+                bytes,
+                max: limit,
+            },
+        }
     }
 }

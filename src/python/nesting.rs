@@ -1,217 +1,168 @@
-//! A bound on how deeply a Python file nests, found without parsing it.
-//!
-//! A recursive parser, and the destruction of its tree, need stack in proportion to the depth of
-//! the tree. A hostile file of a few kilobytes (`-----…1`, `((((…`, `a.b.b.b…`) would overflow it,
-//! so files are measured first. The measure is an upper bound on the depth of any expression plus
-//! the depth of indentation; it is not a lexer and accepts text that is no Python at all.
+//! A bound on how deeply a Python file nests, found from its tokens without parsing it.
 
-/// The deepest estimated nesting that is parsed. Files written by people stay far below.
-pub const MAX_NESTING: usize = 3_000;
+use ruff_python_ast::token::TokenKind;
+use ruff_python_parser::{Mode, lexer};
 
-/// How deeply strings may sit in the replacement fields of other strings.
-const MAX_STRINGS_IN_STRINGS: usize = 16;
+use super::{Limits, SyntaxFault};
 
-/// Whether `text` may nest deeper than `limit`.
-pub fn nesting_exceeds(text: &str, limit: usize) -> bool {
-    let bytes = text.as_bytes();
-    // The operators seen in the element being read, at each level of open brackets.
-    let mut levels: Vec<usize> = vec![0];
+/// Bounds the depth of the tree that the parser would build, from the tokens alone.
+///
+/// A recursive parser, and the destruction of its tree, need stack in proportion to the depth of the
+/// tree; a hostile file of a few kilobytes (`-----…1`, `((((…`, `a.b.b.b…`) would overflow it.
+///
+/// A syntax tree gets deeper by a bracket, an operator, a keyword of an expression or a block. What a
+/// comma or the end of a statement separates lies side by side, save the parameters of a lambda.
+pub(super) fn check_nesting(source: &str, limits: &Limits) -> Result<(), SyntaxFault> {
+    #[derive(Default, Clone, Copy)]
+    struct Level {
+        operators: usize,
+        lambdas: usize,
+        /// A string with replacement fields; these lie side by side.
+        string: bool,
+    }
+    let mut lexer = lexer::lex(source, Mode::Module);
+    let mut levels = vec![Level::default()];
     let mut depth = 0usize;
-    let mut indents: Vec<usize> = Vec::new();
-    let mut at_line_start = true;
-    let mut i = 0;
-    while i < bytes.len() {
-        if at_line_start {
-            at_line_start = false;
-            let start = i;
-            while i < bytes.len() && matches!(bytes[i], b' ' | b'\t' | 0x0c) {
-                i += 1;
-            }
-            let width = i - start;
-            if i < bytes.len() && !matches!(bytes[i], b'\n' | b'\r' | b'#') {
-                while indents.last().is_some_and(|&w| w > width) {
-                    indents.pop();
-                }
-                if indents.last().copied().unwrap_or(0) < width {
-                    indents.push(width);
-                }
-                if indents.len() + depth > limit {
-                    return true;
+    let mut blocks = 0usize;
+    loop {
+        let kind = lexer.next_token();
+        let top = levels.len() - 1;
+        match kind {
+            TokenKind::EndOfFile => return Ok(()),
+            TokenKind::Indent => {
+                blocks += 1;
+                if blocks > limits.indentation {
+                    return Err(SyntaxFault::whole("has too many levels of indentation"));
                 }
             }
-            continue;
-        }
-        let byte = bytes[i];
-        match byte {
-            b'#' => {
-                while i < bytes.len() && bytes[i] != b'\n' {
-                    i += 1;
-                }
-                continue;
-            }
-            b'\'' | b'"' => {
-                match skip_string(bytes, i, limit, 0) {
-                    Some(end) => i = end,
-                    None => return true,
-                }
-                continue;
-            }
-            b'\n' if levels.len() == 1 => {
+            TokenKind::Dedent => blocks = blocks.saturating_sub(1),
+            TokenKind::Newline | TokenKind::Semi => {
+                levels.clear();
+                levels.push(Level::default());
                 depth = 0;
-                levels[0] = 0;
-                at_line_start = true;
             }
-            b',' | b';' => {
-                let last = levels.len() - 1;
-                depth -= levels[last];
-                levels[last] = 0;
-            }
-            b'(' | b'[' | b'{' => {
-                let last = levels.len() - 1;
-                levels[last] += 1;
+            TokenKind::Lpar
+            | TokenKind::Lsqb
+            | TokenKind::Lbrace
+            | TokenKind::FStringStart
+            | TokenKind::TStringStart => {
+                levels[top].operators += 1;
                 depth += 1;
-                levels.push(0);
+                levels.push(Level {
+                    string: matches!(kind, TokenKind::FStringStart | TokenKind::TStringStart),
+                    ..Level::default()
+                });
             }
-            b')' | b']' | b'}' if levels.len() > 1 => {
-                depth -= levels.pop().unwrap_or(0);
+            TokenKind::Rpar
+            | TokenKind::Rsqb
+            | TokenKind::Rbrace
+            | TokenKind::FStringEnd
+            | TokenKind::TStringEnd
+                if top > 0 =>
+            {
+                let closed = levels[top];
+                depth -= closed.operators + closed.lambdas;
+                levels.pop();
+                let around = &mut levels[top - 1];
+                if around.string {
+                    depth -= around.operators;
+                    around.operators = 0;
+                }
             }
-            b'-' | b'+' | b'~' | b'*' | b'/' | b'%' | b'@' | b'&' | b'|' | b'^' | b'<' | b'>'
-            | b'=' | b'.' | b':' | b'!' => {
-                let last = levels.len() - 1;
-                levels[last] += 1;
+            TokenKind::Comma => {
+                depth -= levels[top].operators;
+                levels[top].operators = 0;
+            }
+            TokenKind::Lambda => {
+                levels[top].lambdas += 1;
                 depth += 1;
             }
-            b'_' | b'a'..=b'z' | b'A'..=b'Z' => {
-                let start = i;
-                while i < bytes.len() && (bytes[i] == b'_' || bytes[i].is_ascii_alphanumeric()) {
-                    i += 1;
-                }
-                if matches!(
-                    &bytes[start..i],
-                    b"not"
-                        | b"lambda"
-                        | b"if"
-                        | b"else"
-                        | b"await"
-                        | b"async"
-                        | b"and"
-                        | b"or"
-                        | b"in"
-                        | b"is"
-                        | b"for"
-                        | b"yield"
-                        | b"from"
-                ) {
-                    let last = levels.len() - 1;
-                    levels[last] += 1;
-                    depth += 1;
-                }
-                if depth + indents.len() > limit {
-                    return true;
-                }
-                continue;
+            kind if kind.is_operator() || kind.is_keyword() => {
+                levels[top].operators += 1;
+                depth += 1;
             }
             _ => {}
         }
-        if depth + indents.len() > limit {
-            return true;
+        if depth > limits.expression_depth {
+            return Err(SyntaxFault::whole("has an expression nested too deeply"));
         }
-        i += 1;
     }
-    false
-}
-
-/// Whether the quote at `quote` opens a string with replacement fields (`f"…"`, `rf"…"`, `t"…"`).
-fn interpolated(bytes: &[u8], quote: usize) -> bool {
-    bytes[..quote]
-        .iter()
-        .rev()
-        .take(2)
-        .take_while(|b| b.is_ascii_alphabetic())
-        .any(|b| matches!(b.to_ascii_lowercase(), b'f' | b't'))
-}
-
-/// The end of the string that opens at `start`; nothing when its replacement fields may nest too
-/// deeply.
-fn skip_string(bytes: &[u8], start: usize, limit: usize, outer: usize) -> Option<usize> {
-    if outer > MAX_STRINGS_IN_STRINGS {
-        return None;
-    }
-    let quote = bytes[start];
-    let triple = bytes.get(start + 1) == Some(&quote) && bytes.get(start + 2) == Some(&quote);
-    let fields = interpolated(bytes, start);
-    let mut i = start + if triple { 3 } else { 1 };
-    // Inside a replacement field: open brackets, the field's own brace included.
-    let mut open = 0usize;
-    let mut in_format = false;
-    let mut nested = 0usize;
-    while i < bytes.len() {
-        let byte = bytes[i];
-        if open > 0 && !in_format {
-            match byte {
-                b'\'' | b'"' => {
-                    i = skip_string(bytes, i, limit, outer + 1)?;
-                    continue;
-                }
-                b'{' | b'(' | b'[' => open += 1,
-                b'}' | b')' | b']' => open -= 1,
-                b':' if open == 1 => in_format = true,
-                _ => {}
-            }
-            if !byte.is_ascii_digit() {
-                nested += 1;
-            }
-            if nested > limit {
-                return None;
-            }
-            i += 1;
-            continue;
-        }
-        match byte {
-            b'\\' => {
-                i += 2;
-                continue;
-            }
-            b'\n' if !triple => return Some(i),
-            b'{' if fields => {
-                if !in_format && bytes.get(i + 1) == Some(&b'{') {
-                    i += 2;
-                    continue;
-                }
-                if in_format {
-                    nested += 1;
-                } else {
-                    nested = 0;
-                }
-                open = 1;
-                in_format = false;
-            }
-            b'}' if in_format => {
-                in_format = false;
-                open = 0;
-            }
-            b if b == quote => {
-                if !triple {
-                    return Some(i + 1);
-                }
-                if bytes.get(i + 1) == Some(&quote) && bytes.get(i + 2) == Some(&quote) {
-                    return Some(i + 3);
-                }
-            }
-            _ => {}
-        }
-        i += 1;
-    }
-    Some(bytes.len())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const LIMITS: Limits = Limits {
+        file_bytes: 16 << 20,
+        expression_depth: 1_000,
+        indentation: 100,
+    };
+
+    fn check(source: &str) -> Result<(), SyntaxFault> {
+        check_nesting(source, &LIMITS)
+    }
+
+    #[test]
+    fn nesting_that_would_overflow_a_stack_is_refused() {
+        let deep: [(&str, String); 10] = [
+            (
+                "brackets",
+                format!("x = {}1{}", "(".repeat(5000), ")".repeat(5000)),
+            ),
+            ("unary", format!("x = {}1", "-".repeat(5000))),
+            ("not", format!("x = {}1", "not ".repeat(5000))),
+            ("sum", format!("x = 1{}", " + 1".repeat(5000))),
+            ("lambda", format!("x = {}1", "lambda a, b: ".repeat(5000))),
+            (
+                "lambda without a comma",
+                format!("x = {}1", "lambda: ".repeat(5000)),
+            ),
+            ("attributes", format!("x = a{}", ".b".repeat(5000))),
+            ("calls", format!("x = a{}", "()".repeat(5000))),
+            (
+                "conditional",
+                format!("x = {}1", "1 if a else ".repeat(5000)),
+            ),
+            (
+                "f-string",
+                format!("x = f\"{{{}1{}}}\"", "(".repeat(5000), ")".repeat(5000)),
+            ),
+        ];
+        for (name, source) in deep {
+            let fault = check(&source).expect_err(name);
+            assert!(
+                fault.message.contains("nested too deeply"),
+                "{name}: {}",
+                fault.message
+            );
+        }
+        let mut blocks = String::new();
+        for level in 0..150 {
+            blocks.push_str(&" ".repeat(level));
+            blocks.push_str("if a:\n");
+        }
+        blocks.push_str(&" ".repeat(150));
+        blocks.push_str("pass\n");
+        assert!(
+            check(&blocks)
+                .expect_err("blocks")
+                .message
+                .contains("indentation")
+        );
+    }
+
+    #[test]
+    fn long_but_flat_code_parses() {
+        let table = format!("x = [{}]", "a.b + 1, ".repeat(50_000));
+        check(&table).expect("a long table");
+        let lines = "x = f(a)[0].b - 1\n".repeat(50_000);
+        check(&lines).expect("many statements");
+    }
+
     #[test]
     fn every_way_to_nest_is_counted() {
-        let many = MAX_NESTING + 10;
+        let many = LIMITS.expression_depth + 10;
         for text in [
             "(".repeat(many),
             format!("x = {}1", "-".repeat(many)),
@@ -229,7 +180,7 @@ mod tests {
                 .map(|n| format!("{}if x:\n", " ".repeat(n)))
                 .collect(),
         ] {
-            assert!(nesting_exceeds(&text, MAX_NESTING), "{}", &text[..40]);
+            assert!(check(&text).is_err(), "{}", &text[..40]);
         }
     }
 
@@ -243,7 +194,7 @@ mod tests {
             "# ((((((\n".repeat(50_000),
             format!("x = f\"\"\"{}{{a}}\"\"\"", "((-- {{ {b.c} ".repeat(10_000)),
         ] {
-            assert!(!nesting_exceeds(&text, MAX_NESTING), "{}", &text[..40]);
+            assert_eq!(check(&text), Ok(()), "{}", &text[..40]);
         }
     }
 }

@@ -8,6 +8,8 @@ use ruff_python_ast::{ModModule, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 use serde::{Deserialize, Serialize};
 
+use crate::python::LineIndex;
+
 /// What kind of thing a definition is; only equal kinds are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -42,7 +44,7 @@ pub struct Definition {
 /// The definitions of a module in the order of the file; methods if asked for.
 pub fn definitions(module: &ModModule, source: &str, methods: bool) -> Vec<Definition> {
     let mut collector = Collector {
-        lines: line_starts(source),
+        lines: LineIndex::new(source.as_bytes()),
         methods,
         class: None,
         nesting: 0,
@@ -52,19 +54,8 @@ pub fn definitions(module: &ModModule, source: &str, methods: bool) -> Vec<Defin
     collector.found
 }
 
-/// The byte offset of the start of every line.
-pub fn line_starts(source: &str) -> Vec<u32> {
-    let newlines = source
-        .bytes()
-        .enumerate()
-        .filter(|&(_, byte)| byte == b'\n');
-    std::iter::once(0)
-        .chain(newlines.map(|(at, _)| at as u32 + 1))
-        .collect()
-}
-
 struct Collector {
-    lines: Vec<u32>,
+    lines: LineIndex,
     methods: bool,
     class: Option<String>,
     nesting: u32,
@@ -77,7 +68,7 @@ impl Collector {
             Some(class) => format!("{class}.{name}"),
             None => name.to_owned(),
         };
-        let line = self.lines.partition_point(|&start| start <= at) as u32;
+        let line = self.lines.line(at as usize);
         self.found.push(Definition {
             name,
             kind,

@@ -5,8 +5,6 @@
 //! full name) and `code_index_tokens.json` (full name to sorted identifiers).
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
@@ -14,7 +12,8 @@ use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde_json::{Map, Value};
 
 use super::naming::normalised;
-use super::store::write_beside;
+use super::store::write_file;
+use crate::bounded_file::{self, Refusal};
 
 /// The file of vectors.
 pub const EMBEDDINGS_FILE: &str = "embeddings.safetensors";
@@ -278,7 +277,7 @@ impl DenseIndex {
     pub fn write(&self, folder: &Path) -> Result<(), DenseError> {
         let put = |name: &str, bytes: &[u8]| {
             let path = folder.join(name);
-            write_beside(&path, bytes).map_err(|source| DenseError::File { path, source })
+            write_file(&path, bytes).map_err(|source| DenseError::File { path, source })
         };
         let bytes: Vec<u8> = self
             .vectors
@@ -349,22 +348,16 @@ fn floats(tensor: &TensorView<'_>) -> Option<Vec<f32>> {
 }
 
 fn read_bounded(path: &Path) -> Result<Vec<u8>, DenseError> {
-    let file_error = |source| DenseError::File {
-        path: path.to_path_buf(),
-        source,
-    };
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(file_error)?;
-    file.take(MAX_FILE_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .map_err(file_error)?;
-    if bytes.len() as u64 > MAX_FILE_BYTES {
-        return Err(DenseError::Content {
-            path: path.to_path_buf(),
-            reason: "is too large".to_owned(),
-        });
-    }
-    Ok(bytes)
+    bounded_file::read(path, MAX_FILE_BYTES).map_err(|refusal| {
+        let path = path.to_path_buf();
+        let reason = match refusal {
+            Refusal::Io(source) => return DenseError::File { path, source },
+            Refusal::NotAFile => "is not a regular file",
+            Refusal::TooLarge { .. } => "is too large",
+        }
+        .to_owned();
+        DenseError::Content { path, reason }
+    })
 }
 
 fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, DenseError> {

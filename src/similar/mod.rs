@@ -3,7 +3,8 @@
 //! The data's way: [`source`] finds and parses Python files; [`definitions`], [`naming`] and [`terms`]
 //! take them apart; [`inheritance`] and [`dates`] read what else a repository says; [`corpus`] holds all
 //! that and [`store`] keeps it on disk; [`index`] derives what looking up needs, [`rank`] orders the
-//! possible parents, [`analysis`] answers for a file and [`report`] says it. No neural model takes part.
+//! possible parents, [`analysis`] answers for a file and [`report`] says it. No neural model is needed:
+//! where one is given, [`embed`] makes vectors of the definitions and [`dense`] compares them.
 //!
 //! ```no_run
 //! use burnscope::similar::analysis::{Options, QueryFile, analyse};

@@ -3,14 +3,18 @@
 //! It judges a ranking; it does not fit one.
 
 use std::fmt;
+use std::path::Path;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::compat;
+use super::error::Error;
 use super::index::{EntryId, Index};
 use super::rank::{Features, Query};
+use super::store::write_file;
+use crate::bounded_file::{self, Refusal};
 
 /// A child, its parent, and whether the child adds nothing: one element of the pairs' JSON list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +27,44 @@ impl Pair {
         let model = self.0.split('/').next().unwrap_or_default();
         xxh3_64(model.as_bytes()).is_multiple_of(4)
     }
+}
+
+/// The largest file of pairs that is read, in bytes.
+const MAX_PAIRS_BYTES: u64 = 64 << 20;
+
+/// Reads a JSON list of pairs.
+///
+/// # Errors
+///
+/// A file that cannot be read, has more than 64 MiB or is no such list.
+pub fn read_pairs(path: &Path) -> Result<Vec<Pair>, Error> {
+    let wrong = |reason: String| Error::Pairs {
+        path: path.to_path_buf(),
+        reason,
+    };
+    let bytes = bounded_file::read(path, MAX_PAIRS_BYTES).map_err(|refusal| match refusal {
+        Refusal::Io(source) => Error::File {
+            path: path.to_path_buf(),
+            source,
+        },
+        Refusal::NotAFile => wrong("it is not a regular file".to_owned()),
+        Refusal::TooLarge { .. } => wrong("it is too large".to_owned()),
+    })?;
+    serde_json::from_slice(&bytes).map_err(|e| wrong(e.to_string()))
+}
+
+/// Writes what speaks for each candidate, as JSON.
+///
+/// # Errors
+///
+/// A file that cannot be written.
+pub fn write_examples(path: &Path, examples: &[Example]) -> Result<(), Error> {
+    let file_error = |source| Error::File {
+        path: path.to_path_buf(),
+        source,
+    };
+    let text = serde_json::to_vec(examples).map_err(|e| file_error(e.into()))?;
+    write_file(path, &text).map_err(file_error)
 }
 
 /// The share of pairs answered right.

@@ -4,8 +4,6 @@
 //! that is damaged is refused; a file whose sources changed is brought up to date in part.
 
 use std::borrow::Cow;
-use std::fs::File;
-use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use safetensors::tensor::{Dtype, SafeTensors, View};
@@ -16,6 +14,8 @@ use super::error::Error;
 use super::index::{Index, TermLists};
 use super::source::Layout;
 use super::vocabulary::Vocabulary;
+use crate::atomic::{self, Durability};
+use crate::bounded_file::{self, Refusal};
 
 /// Raised when the file's layout or the meaning of a term changes.
 const VERSION: u32 = 1;
@@ -129,28 +129,18 @@ pub fn save(index: &Index, path: &Path) -> Result<(), Error> {
     ];
     let bytes = safetensors::serialize(arrays, Some(metadata.into_iter().collect()))
         .map_err(|e| file_error(std::io::Error::other(e)))?;
-    write_beside(path, &bytes).map_err(file_error)
+    write_file(path, &bytes).map_err(file_error)
 }
 
-/// Writes a file under another name and moves it to its own, so that it is there in full or not at all.
-pub(crate) fn write_beside(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+/// Writes a file, and its folder if need be, so that it is there in full or not at all.
+pub(super) fn write_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     if let Some(folder) = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())
     {
         std::fs::create_dir_all(folder)?;
     }
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".{}.part", std::process::id()));
-    let beside = path.with_file_name(name);
-    let written = File::create(&beside)
-        .and_then(|mut file| file.write_all(bytes))
-        .and_then(|()| std::fs::rename(&beside, path));
-    if written.is_err() {
-        // Nothing to do if this fails too: the first error is the one to report.
-        let _ = std::fs::remove_file(&beside);
-    }
-    written
+    atomic::write(path, Durability::Cached, |out| out.write_all(bytes))
 }
 
 fn little_endian<T: Copy, const N: usize>(
@@ -196,22 +186,18 @@ pub fn load(
 }
 
 fn read(path: &Path, layout: &Layout, methods: bool) -> Result<(Corpus, TermLists), Error> {
-    let file_error = |source| Error::File {
-        path: path.to_path_buf(),
-        source,
-    };
     let wrong = |reason: &str| Error::Index {
         path: path.to_path_buf(),
         reason: reason.to_owned(),
     };
-    let file = File::open(path).map_err(file_error)?;
-    let mut bytes = Vec::new();
-    file.take(MAX_INDEX_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .map_err(file_error)?;
-    if bytes.len() as u64 > MAX_INDEX_BYTES {
-        return Err(wrong("is too large to be an index"));
-    }
+    let bytes = bounded_file::read(path, MAX_INDEX_BYTES).map_err(|refusal| match refusal {
+        Refusal::Io(source) => Error::File {
+            path: path.to_path_buf(),
+            source,
+        },
+        Refusal::NotAFile => wrong("is not a regular file"),
+        Refusal::TooLarge { .. } => wrong("is too large to be an index"),
+    })?;
     let (_, header) =
         SafeTensors::read_metadata(&bytes).map_err(|e| wrong(&format!("is no index: {e}")))?;
     let metadata = header.metadata().clone().unwrap_or_default();

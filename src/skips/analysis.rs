@@ -12,10 +12,11 @@ use super::mro::{Lineage, Lineages};
 use super::project::{ClassId, Def, Project};
 use super::reach::Reach;
 use super::report::{self, ClassTests, FamilyVerdicts};
+use super::status::Status;
 use super::suite::Suite;
 use super::tree::{MODELS, Tree};
-use super::verdict::{ClassRules, Status, Verdict, judge};
-use super::{Problem, Scan, ScanOptions, SkipsError, lint};
+use super::verdict::{ClassRules, Verdict, judge};
+use super::{Fault, Scan, ScanOptions, SkipsError, lint};
 
 /// The files that define the common tests, with the origin reported for them.
 pub(crate) const COMMON: [(&str, &str); 2] = [
@@ -72,10 +73,10 @@ pub(crate) fn analyse(
         if tree.is_file(path) {
             roots.push(path.to_owned());
         } else {
-            problems.push(Problem::new(
+            problems.push(Fault::new(
                 path,
                 None,
-                "the file with the common tests is missing".into(),
+                "the file with the common tests is missing",
             ));
         }
     }

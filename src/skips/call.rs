@@ -4,9 +4,9 @@ use ruff_python_ast::{Expr, ExprCall};
 use rustc_hash::FxHashMap;
 
 use super::builtin;
-use super::eval::{Evaluator, Scope, truth_value};
+use super::eval::{Evaluator, Scope};
 use super::project::Def;
-use super::value::{Truth, Value, Why};
+use super::value::{Truth, Value, Why, truth_value};
 
 impl Evaluator<'_> {
     pub(super) fn comprehension(

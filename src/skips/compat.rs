@@ -13,7 +13,7 @@ use regex::Regex;
 use super::analysis::{COMMON, model_name, model_names};
 use super::report::proportion;
 use super::tree::Tree as _;
-use super::{Problem, ScanOptions, SkipsError};
+use super::{Fault, ScanOptions, SkipsError};
 use crate::python::source_text;
 
 /// What the script reports for one test.
@@ -61,7 +61,7 @@ type Overrides = HashMap<String, Option<String>>;
 /// [`SkipsError`] where there is nothing to scan.
 pub fn compat_scan(
     options: &ScanOptions,
-) -> Result<(Vec<CompatEntry>, usize, usize, Vec<Problem>), SkipsError> {
+) -> Result<(Vec<CompatEntry>, usize, usize, Vec<Fault>), SkipsError> {
     if let Some(name) = &options.test {
         super::check_test_name(name)?;
     }
@@ -69,12 +69,11 @@ pub fn compat_scan(
         let tree = super::open(&options.repo)?;
         let mut problems = Vec::new();
         let files = tree.test_files(&mut problems);
-        let read = |path: &str| -> Result<String, Problem> {
+        let read = |path: &str| -> Result<String, Fault> {
             let bytes = tree
                 .read(path)
-                .map_err(|error| Problem::new(path, None, format!("cannot be read: {error}")))?;
-            let text = source_text(bytes)
-                .map_err(|error| Problem::new(path, Some(error.line), error.message))?;
+                .map_err(|error| Fault::new(path, None, format!("cannot be read: {error}")))?;
+            let text = source_text(bytes).map_err(|fault| fault.at(path))?;
             // The script reads with universal newlines.
             Ok(if text.contains('\r') {
                 text.replace("\r\n", "\n").replace('\r', "\n")
@@ -109,7 +108,7 @@ pub fn compat_scan(
             tests = vec![(name.clone(), origin)];
         }
         let models = model_names(&files);
-        let scanned: Vec<Result<Overrides, Problem>> = files
+        let scanned: Vec<Result<Overrides, Fault>> = files
             .par_iter()
             .map(|path| read(path).map(|text| overrides(&text)))
             .collect();

@@ -5,12 +5,12 @@
 
 use std::cell::Cell;
 
-use ruff_python_ast::{BoolOp, CmpOp, Expr, Number, Operator, UnaryOp};
+use ruff_python_ast::{BoolOp, Expr, Number, Operator, UnaryOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::builtin;
 use super::project::{Def, Project};
-use super::value::{Truth, Value, Why};
+use super::value::{Truth, Value, Why, compare_values, int, truth_value};
 
 /// The most elements one evaluation may produce or visit.
 const BUDGET: usize = 20_000;
@@ -496,63 +496,4 @@ impl<'p> Evaluator<'p> {
 enum Piece<'t> {
     Text(&'t str),
     Unknown(&'t str),
-}
-
-fn int(value: Option<i64>) -> Value {
-    value.map_or(Value::Object, Value::Int)
-}
-
-pub(super) fn truth_value(truth: Truth) -> Value {
-    match truth {
-        Truth::True => Value::Bool(true),
-        Truth::False => Value::Bool(false),
-        Truth::Unknown(why) => Value::Unknown(why),
-    }
-}
-
-fn compare_values(left: &Value, op: CmpOp, right: &Value) -> Option<bool> {
-    let order = |test: fn(std::cmp::Ordering) -> bool| match (left, right) {
-        (Value::Int(a), Value::Int(b)) => Some(test(a.cmp(b))),
-        (Value::Str(a), Value::Str(b)) => Some(test(a.cmp(b))),
-        _ => None,
-    };
-    match op {
-        CmpOp::Eq => left.equals(right),
-        CmpOp::NotEq => left.equals(right).map(|equal| !equal),
-        CmpOp::Is | CmpOp::IsNot => {
-            let same = match (left, right) {
-                (Value::Unknown(_), _) | (_, Value::Unknown(_)) => None,
-                (Value::None | Value::Bool(_), _) | (_, Value::None | Value::Bool(_)) => {
-                    Some(left == right)
-                }
-                _ => None,
-            };
-            same.map(|same| same == (op == CmpOp::Is))
-        }
-        CmpOp::Lt => order(std::cmp::Ordering::is_lt),
-        CmpOp::LtE => order(std::cmp::Ordering::is_le),
-        CmpOp::Gt => order(std::cmp::Ordering::is_gt),
-        CmpOp::GtE => order(std::cmp::Ordering::is_ge),
-        CmpOp::In | CmpOp::NotIn => {
-            let inside = match (left, right) {
-                (Value::Str(a), Value::Str(b)) => Some(b.contains(&**a)),
-                (_, Value::Seq(items)) => contains(items.iter(), left),
-                (_, Value::Map(items)) => contains(items.iter().map(|(key, _)| key), left),
-                _ => None,
-            };
-            inside.map(|inside| inside == (op == CmpOp::In))
-        }
-    }
-}
-
-fn contains<'v>(items: impl Iterator<Item = &'v Value>, wanted: &Value) -> Option<bool> {
-    let mut result = Some(false);
-    for item in items {
-        match item.equals(wanted) {
-            Some(true) => return Some(true),
-            None => result = None,
-            Some(false) => {}
-        }
-    }
-    result
 }

@@ -170,7 +170,7 @@ impl Finding<'_, '_> {
         let source = self.suite.project.module(module);
         self.lints.push(Lint {
             file: source.path.to_string(),
-            line: source.line(offset),
+            line: source.line(offset) as usize,
             kind,
             message,
         });

@@ -12,6 +12,7 @@
 //! ```
 
 mod analysis;
+mod assigned;
 mod builtin;
 mod call;
 mod compat;
@@ -27,8 +28,10 @@ mod lint;
 mod mro;
 mod project;
 mod reach;
+mod reader;
 mod report;
 mod revision;
+mod status;
 mod suite;
 mod tree;
 mod value;
@@ -37,12 +40,22 @@ mod write;
 
 use std::path::{Path, PathBuf};
 
+use crate::python::Limits;
+
+pub use crate::python::Fault;
 pub use compat::{CompatEntry, compat_scan, compat_summary};
 pub use lint::{Lint, LintKind};
 pub use report::{ClassTests, Detail, TestReport, TestVerdict};
 pub use revision::{Change, ChangeKind, compare};
-pub use verdict::Status;
+pub use status::Status;
 pub use write::{Format, summary, table, write, write_compat, write_inventory};
+
+/// The bounds on the files of a checkout. The largest of transformers has well under 1 MB.
+const LIMITS: Limits = Limits {
+    file_bytes: 16 << 20,
+    expression_depth: 3_000,
+    indentation: 100,
+};
 
 /// What to scan.
 #[derive(Clone, Debug)]
@@ -98,7 +111,7 @@ pub struct Scan {
     /// One report for every common test, in the order of their definitions.
     pub tests: Vec<TestReport>,
     /// What could not be read or resolved. The rest of the scan is complete.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<Fault>,
     /// Lints, sorted by place; empty unless asked for.
     pub lints: Vec<Lint>,
     /// Every test of every class; empty unless asked for.
@@ -128,36 +141,6 @@ impl std::fmt::Debug for Sources {
             "{} files",
             self.0.as_ref().map_or(0, |project| project.modules.len())
         )
-    }
-}
-
-/// Something that kept a part of the scan from being done.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Problem {
-    /// The file or folder, relative to the repository's root.
-    pub path: String,
-    /// The line, counted from 1.
-    pub line: Option<usize>,
-    /// What is wrong.
-    pub message: String,
-}
-
-impl Problem {
-    pub(crate) fn new(path: &str, line: Option<usize>, message: String) -> Self {
-        Self {
-            path: path.to_owned(),
-            line,
-            message,
-        }
-    }
-}
-
-impl std::fmt::Display for Problem {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.line {
-            Some(line) => write!(f, "{}:{line}: {}", self.path, self.message),
-            None => write!(f, "{}: {}", self.path, self.message),
-        }
     }
 }
 

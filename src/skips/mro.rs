@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::Problem;
+use super::Fault;
 use super::project::{ClassId, Def, Project};
 
 /// Chains of base classes longer than this are reported instead of followed.
@@ -45,7 +45,7 @@ impl Lineage {
 pub(crate) struct Lineages {
     known: FxHashMap<ClassId, Lineage>,
     /// What is wrong with the bases of a class.
-    problems: Vec<(ClassId, Problem)>,
+    problems: Vec<(ClassId, Fault)>,
 }
 
 impl Lineages {
@@ -66,7 +66,7 @@ impl Lineages {
     }
 
     /// What is wrong with the bases of the given classes.
-    pub fn problems_of(&self, classes: &FxHashSet<ClassId>) -> Vec<Problem> {
+    pub fn problems_of(&self, classes: &FxHashSet<ClassId>) -> Vec<Fault> {
         self.problems
             .iter()
             .filter(|(id, _)| classes.contains(id))
@@ -86,8 +86,8 @@ impl Lineages {
         let class = project.class(id);
         let source = project.module(id.module);
         if path.contains(&id) || path.len() > MAX_DEPTH {
-            let problem = Problem::new(
-                &source.path,
+            let problem = Fault::new(
+                &*source.path,
                 Some(source.line(class.offset)),
                 format!(
                     "class `{}` inherits from itself through its bases",
@@ -125,8 +125,7 @@ impl Lineages {
                     // Most of the library's own sources are not read: nothing is wrong with a base
                     // that lies there.
                     if !source.path.starts_with("src/") {
-                        let problem =
-                            Problem::new(&source.path, Some(source.line(offset)), message);
+                        let problem = Fault::new(&*source.path, Some(source.line(offset)), message);
                         self.problems.push((id, problem));
                     }
                     vec![Ancestor::Outside(format!("{text} (unresolved)").into())]
@@ -145,8 +144,8 @@ impl Lineages {
         match merge(sequences) {
             Ok(rest) => order.extend(rest),
             Err(rest) => {
-                let problem = Problem::new(
-                    &source.path,
+                let problem = Fault::new(
+                    &*source.path,
                     Some(source.line(class.offset)),
                     format!(
                         "the bases of class `{}` have no consistent order (Python would refuse it)",

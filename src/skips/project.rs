@@ -10,8 +10,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::facts::{Binding, Class, Function, ImportFrom, Module};
 use super::tree::Tree;
-use super::{Assumption, Problem};
-use crate::python::{SyntaxError, source_text};
+use super::{Assumption, Fault};
+use crate::python::{SyntaxFault, source_text};
 
 /// The longest chain of re-exports that is followed.
 const MAX_HOPS: usize = 64;
@@ -63,7 +63,7 @@ impl Project {
         tree: &dyn Tree,
         roots: &[String],
         assumptions: Vec<Assumption>,
-        problems: &mut Vec<Problem>,
+        problems: &mut Vec<Fault>,
     ) -> Self {
         let mut project = Self {
             modules: Vec::new(),
@@ -80,11 +80,7 @@ impl Project {
                 .collect();
             for module in loaded {
                 if let Some(error) = &module.error {
-                    problems.push(Problem::new(
-                        &module.path,
-                        Some(error.line),
-                        error.message.clone(),
-                    ));
+                    problems.push(error.clone().at(&*module.path));
                 }
                 project
                     .by_path
@@ -362,10 +358,7 @@ fn read_module(tree: &dyn Tree, path: &str) -> Module {
         },
         Err(message) => Module::unreadable(
             path,
-            SyntaxError {
-                line: 1,
-                message: format!("cannot be read: {message}"),
-            },
+            SyntaxFault::whole(format!("cannot be read: {message}")),
         ),
     }
 }

@@ -6,8 +6,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::analysis::{ClassVerdicts, CommonTest, Concrete};
 use super::project::Project;
+use super::status::Status;
 use super::suite::{Entry, ItemKind};
-use super::verdict::{ClassRules, Status, Verdict, joined};
+use super::verdict::{ClassRules, Verdict, joined};
 
 /// The report on one common test.
 #[derive(Clone, Debug)]
@@ -299,7 +300,7 @@ fn worded(test: &CommonTest, verdict: &Verdict, project: &Project) -> String {
     match (&verdict.reason, verdict.status) {
         (Some(reason), _) => reason.to_string(),
         (None, Status::Shadowed) => {
-            let line = project.module(verdict.module).line(verdict.offset);
+            let line = project.module(verdict.module).line(verdict.offset) as usize;
             let text = project
                 .module(verdict.module)
                 .text

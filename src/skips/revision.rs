@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::LIMITS;
 use super::tree::{MODELS, Tree, is_model_test, sort_paths};
-use super::{Problem, Scan, SkipsError};
-use crate::python::MAX_SOURCE_BYTES;
+use super::{Fault, Scan, SkipsError};
 
 /// The files of one revision.
 pub(crate) struct Revision {
@@ -114,7 +114,7 @@ impl Revision {
 }
 
 impl Tree for Revision {
-    fn test_files(&self, _: &mut Vec<Problem>) -> Vec<String> {
+    fn test_files(&self, _: &mut Vec<Fault>) -> Vec<String> {
         let mut files: Vec<String> = self
             .files
             .keys()
@@ -155,7 +155,7 @@ impl Reader {
             .next()
             .and_then(|size| size.parse().ok())
             .ok_or_else(|| other(&format!("git answered `{}`", header.trim_end())))?;
-        if size > MAX_SOURCE_BYTES {
+        if size > LIMITS.file_bytes {
             std::io::copy(&mut (&mut self.output).take(size + 1), &mut std::io::sink())?;
             return Err(other("the file is larger than 16 MiB"));
         }

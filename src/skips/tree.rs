@@ -4,20 +4,19 @@
 //! ever opened: a symbolic link that leads out of it is a problem to report.
 
 use std::fs;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use ignore::WalkBuilder;
 use rustc_hash::FxHashSet;
 
-use super::Problem;
-use crate::python::MAX_SOURCE_BYTES;
+use super::{Fault, LIMITS};
+use crate::bounded_file::{self, Refusal};
 
 /// A set of files to scan.
 pub(crate) trait Tree: Sync {
     /// Every `test_modeling_*.py` under `tests/models`, sorted by path components.
-    fn test_files(&self, problems: &mut Vec<Problem>) -> Vec<String>;
+    fn test_files(&self, problems: &mut Vec<Fault>) -> Vec<String>;
     /// Whether `path` is a file.
     fn is_file(&self, path: &str) -> bool;
     /// The bytes of a file.
@@ -66,7 +65,7 @@ impl Folder {
 }
 
 impl Tree for Folder {
-    fn test_files(&self, problems: &mut Vec<Problem>) -> Vec<String> {
+    fn test_files(&self, problems: &mut Vec<Fault>) -> Vec<String> {
         let mut files = Vec::new();
         let mut walked = FxHashSet::default();
         let base = self.root.join(MODELS);
@@ -94,10 +93,10 @@ impl Tree for Folder {
                             }
                             files.push(path);
                         }
-                        None => problems.push(Problem::new(
-                            &relative.to_string_lossy(),
+                        None => problems.push(Fault::new(
+                            relative.to_string_lossy(),
                             None,
-                            "the path is not valid Unicode; the file is left out".into(),
+                            "the path is not valid Unicode; the file is left out",
                         )),
                     }
                 }
@@ -107,8 +106,8 @@ impl Tree for Folder {
                     let message = error
                         .io_error()
                         .map_or_else(|| error.to_string(), ToString::to_string);
-                    problems.push(Problem::new(
-                        &path.to_string_lossy().replace('\\', "/"),
+                    problems.push(Fault::new(
+                        path.to_string_lossy().replace('\\', "/"),
                         None,
                         format!("cannot be read: {message}"),
                     ));
@@ -135,19 +134,13 @@ impl Tree for Folder {
         } else {
             self.inside(path)?
         };
-        let file = fs::File::open(&full).map_err(|error| error.to_string())?;
-        let metadata = file.metadata().map_err(|error| error.to_string())?;
-        if !metadata.is_file() {
-            return Err("it is not a regular file".into());
-        }
-        let mut bytes = Vec::with_capacity(metadata.len().min(MAX_SOURCE_BYTES) as usize + 1);
-        file.take(MAX_SOURCE_BYTES + 1)
-            .read_to_end(&mut bytes)
-            .map_err(|error| error.to_string())?;
-        if bytes.len() as u64 > MAX_SOURCE_BYTES {
-            return Err("the file is larger than 16 MiB".into());
-        }
-        Ok(bytes)
+        bounded_file::read(&full, LIMITS.file_bytes).map_err(|refusal| match refusal {
+            Refusal::Io(error) => error.to_string(),
+            Refusal::NotAFile => "it is not a regular file".into(),
+            Refusal::TooLarge { limit, .. } => {
+                format!("the file is larger than {} MiB", limit >> 20)
+            }
+        })
     }
 }
 

@@ -1,5 +1,7 @@
 //! Values that can be known without running Python, and truth with a third value, unknown.
 
+use ruff_python_ast::CmpOp;
+
 /// Why something cannot be known, mildest first: of two reasons the later one prevails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Why {
@@ -170,6 +172,68 @@ pub(crate) fn float_repr(value: f64) -> String {
         return format!("{mantissa}e{sign}{digits:0>2}");
     }
     format!("{value:?}")
+}
+
+/// A number, or some object where it is out of range.
+pub(super) fn int(value: Option<i64>) -> Value {
+    value.map_or(Value::Object, Value::Int)
+}
+
+/// A truth as a value.
+pub(super) fn truth_value(truth: Truth) -> Value {
+    match truth {
+        Truth::True => Value::Bool(true),
+        Truth::False => Value::Bool(false),
+        Truth::Unknown(why) => Value::Unknown(why),
+    }
+}
+
+/// Whether a comparison holds, where both sides are known well enough.
+pub(super) fn compare_values(left: &Value, op: CmpOp, right: &Value) -> Option<bool> {
+    let order = |test: fn(std::cmp::Ordering) -> bool| match (left, right) {
+        (Value::Int(a), Value::Int(b)) => Some(test(a.cmp(b))),
+        (Value::Str(a), Value::Str(b)) => Some(test(a.cmp(b))),
+        _ => None,
+    };
+    match op {
+        CmpOp::Eq => left.equals(right),
+        CmpOp::NotEq => left.equals(right).map(|equal| !equal),
+        CmpOp::Is | CmpOp::IsNot => {
+            let same = match (left, right) {
+                (Value::Unknown(_), _) | (_, Value::Unknown(_)) => None,
+                (Value::None | Value::Bool(_), _) | (_, Value::None | Value::Bool(_)) => {
+                    Some(left == right)
+                }
+                _ => None,
+            };
+            same.map(|same| same == (op == CmpOp::Is))
+        }
+        CmpOp::Lt => order(std::cmp::Ordering::is_lt),
+        CmpOp::LtE => order(std::cmp::Ordering::is_le),
+        CmpOp::Gt => order(std::cmp::Ordering::is_gt),
+        CmpOp::GtE => order(std::cmp::Ordering::is_ge),
+        CmpOp::In | CmpOp::NotIn => {
+            let inside = match (left, right) {
+                (Value::Str(a), Value::Str(b)) => Some(b.contains(&**a)),
+                (_, Value::Seq(items)) => contains(items.iter(), left),
+                (_, Value::Map(items)) => contains(items.iter().map(|(key, _)| key), left),
+                _ => None,
+            };
+            inside.map(|inside| inside == (op == CmpOp::In))
+        }
+    }
+}
+
+fn contains<'v>(items: impl Iterator<Item = &'v Value>, wanted: &Value) -> Option<bool> {
+    let mut result = Some(false);
+    for item in items {
+        match item.equals(wanted) {
+            Some(true) => return Some(true),
+            None => result = None,
+            Some(false) => {}
+        }
+    }
+    result
 }
 
 #[cfg(test)]

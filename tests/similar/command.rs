@@ -99,7 +99,7 @@ fn exit_codes_tell_faults_from_failure() {
     let grove = Grove::new();
     grove.write("bad/modeling_bad.py", "def f(:\n");
     let (code, stdout, stderr) = run(&grove, &["--modeling-file", "yew"]);
-    assert_eq!(code, 1);
+    assert_eq!(code, 3);
     assert!(stdout.contains("YewMLP"), "the rest is answered");
     assert!(
         stderr.contains("bad/modeling_bad.py:1: does not parse"),

@@ -1,15 +1,11 @@
 //! `burnscope similar` with embeddings: where their index comes from, building, asking and sending it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use burnscope::similar::{
-    analysis::{Analysis, QueryFile},
-    hub,
-    index::Index,
-    store,
-};
+use burnscope::similar::{hub, index::Index, store};
 
-use super::{SimilarArguments, note};
+use super::SimilarArguments;
+use crate::cli::output;
 
 /// A word on why an index of embeddings cannot be had, in one line.
 type AnyError = Box<dyn std::error::Error>;
@@ -41,7 +37,7 @@ pub(super) fn push(arguments: &SimilarArguments, index: &Index) -> Result<(), An
         .into());
     }
     hub::push(&arguments.hub_dataset, &folder)?;
-    note(&format!("sent to {}", arguments.hub_dataset));
+    output::note(&format!("sent to {}", arguments.hub_dataset));
     Ok(())
 }
 
@@ -50,10 +46,10 @@ pub(super) use with_models::{answer, build};
 
 #[cfg(feature = "embed")]
 mod with_models {
-    use std::collections::BTreeMap;
+    use std::{collections::BTreeMap, path::Path};
 
     use burnscope::similar::{
-        analysis::Scored,
+        analysis::{Analysis, QueryFile, Scored},
         compat,
         definitions::Kind,
         dense::DenseIndex,
@@ -64,8 +60,7 @@ mod with_models {
         naming::normalised,
     };
 
-    use super::{super::report_faults, *};
-    use crate::cli::output;
+    use super::*;
 
     /// Embeds the repository and keeps the index.
     pub fn build(
@@ -86,14 +81,14 @@ mod with_models {
             .faults()
             .map(|fault| fault.path.as_str())
             .collect();
-        report_faults(
+        output::faults(
             faults
                 .iter()
                 .filter(|fault| !known.contains(&fault.path.as_str())),
         );
         let folder = own_folder(arguments, index)?;
         dense.write(&folder)?;
-        note(&format!(
+        output::note(&format!(
             "{} vectors of {} numbers in {}{}",
             dense.len(),
             dense.dimensions(),
@@ -119,7 +114,7 @@ mod with_models {
             .filter(|name| !dense.tokens().contains_key(name))
             .count();
         if missing > 0 {
-            note(&format!(
+            output::note(&format!(
                 "{missing} definitions have no vector in {}; --build --embed adds them",
                 folder.display()
             ));
@@ -139,7 +134,7 @@ mod with_models {
         bar.finish_and_clear();
         let embeddings = embedded?;
         if embeddings.divided > 0 {
-            note(lengths(&embeddings, &embedder).trim_start_matches(", "));
+            output::note(lengths(&embeddings, &embedder).trim_start_matches(", "));
         }
         let vectors: BTreeMap<&str, &[f32]> = texts
             .keys()
@@ -228,24 +223,4 @@ mod with_models {
                 .into()
         })
     }
-}
-
-#[cfg(not(feature = "embed"))]
-const NOT_BUILT: &str =
-    "this burnscope was built without models; build it with `cargo build --features embed`";
-
-#[cfg(not(feature = "embed"))]
-pub(super) fn build(_: &SimilarArguments, _: &Index, _: &Path) -> Result<(), AnyError> {
-    Err(NOT_BUILT.into())
-}
-
-#[cfg(not(feature = "embed"))]
-pub(super) fn answer(
-    _: &SimilarArguments,
-    _: &Index,
-    _: &QueryFile,
-    _: &Path,
-    _: &mut Analysis,
-) -> Result<(), AnyError> {
-    Err(NOT_BUILT.into())
 }

@@ -9,11 +9,8 @@ use safetensors::tensor::TensorInfo;
 
 use super::{DTYPES, Header, is_plain};
 use crate::{
-    format::{
-        WriteError,
-        atomic::{Durability, Staged},
-        error::shorten,
-    },
+    atomic::{self, Durability},
+    format::{WriteError, error::shorten},
     summary::TensorView,
 };
 
@@ -43,7 +40,7 @@ pub fn write_tensor(
         .ok_or_else(unknown)?;
     let size = tensor.dtype().size().ok_or_else(unknown)?;
     let target = folder.join(name);
-    Staged::write(&target, Durability::Cached, |out| {
+    atomic::write(&target, Durability::Cached, |out| {
         let header = Header {
             data: TensorInfo {
                 dtype,
@@ -59,8 +56,8 @@ pub fn write_tensor(
             Some(bytes) => out.write_all(bytes),
             None => gather(tensor, size, out),
         }
-    })?
-    .publish()?;
+    })
+    .map_err(WriteError::io(&target))?;
     Ok(target)
 }
 

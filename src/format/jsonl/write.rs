@@ -8,10 +8,8 @@ use std::{
 
 use super::{Header, encode::Encoder};
 use crate::{
-    format::{
-        WriteError,
-        atomic::{Durability, Staged},
-    },
+    atomic::{self, Durability},
+    format::WriteError,
     trace::{Node, Trace},
 };
 
@@ -167,7 +165,8 @@ fn open(path: &Path) -> Result<File, WriteError> {
 /// # Errors
 /// If the system refuses.
 pub fn write(path: &Path, trace: &Trace) -> Result<(), WriteError> {
-    Staged::write(path, Durability::Synced, |out| write_to(out, trace))?.publish()
+    atomic::write(path, Durability::Synced, |out| write_to(out, trace))
+        .map_err(WriteError::io(path))
 }
 
 /// Writes the record of a whole trace to any writer.

@@ -13,12 +13,8 @@ use serde::{
 
 use super::{CallCount, Tree, ascii::AsciiFormatter};
 use crate::{
-    format::{
-        MAX_CALL_DEPTH, MAX_VALUE_DEPTH, WriteError,
-        atomic::{Durability, Staged},
-        dump::file_stem,
-        error::TOO_DEEP,
-    },
+    atomic::{Durability, Staged},
+    format::{MAX_CALL_DEPTH, MAX_VALUE_DEPTH, WriteError, dump::file_stem, error::TOO_DEEP},
     trace::{Inputs, Node, TensorRecord, TensorValue, Trace, Value},
 };
 
@@ -36,11 +32,12 @@ pub fn write_pair(folder: &Path, trace: &Trace) -> Result<[PathBuf; 2], WriteErr
         [Tree::Full, Tree::Summary].map(|tree| folder.join(stem.clone() + tree.file_suffix()));
     let stage = |path: &Path, tree| {
         Staged::write(path, Durability::Synced, |out| serialize(out, trace, tree))
+            .map_err(WriteError::io(path))
     };
     let full = stage(&paths[0], Tree::Full)?;
     let summary = stage(&paths[1], Tree::Summary)?;
-    full.publish()?;
-    summary.publish()?;
+    full.publish().map_err(WriteError::io(&paths[0]))?;
+    summary.publish().map_err(WriteError::io(&paths[1]))?;
     Ok(paths)
 }
 

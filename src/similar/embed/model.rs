@@ -4,8 +4,6 @@
 //! length; a text longer than the model takes is divided at its statements and gets the mean of its
 //! windows' vectors, weighted by their tokens.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use burn::tensor::Device;
@@ -14,6 +12,7 @@ use tokenizers::Tokenizer;
 
 use super::windows::divide;
 use super::{EmbedError, Embedder, Embeddings};
+use crate::bounded_file;
 use crate::models::{self, IntMatrix, LoadedModel, Model, ModelInputs, Pooling, normalize};
 
 /// The longest window in tokens, whatever the model takes: the original script's limit.
@@ -362,13 +361,5 @@ fn read_optional(path: &Path) -> Result<Value, EmbedError> {
 }
 
 fn read_bounded(path: &Path) -> Result<Vec<u8>, EmbedError> {
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|e| load_error(path, e))?;
-    file.take(MAX_FILE_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|e| load_error(path, e))?;
-    if bytes.len() as u64 > MAX_FILE_BYTES {
-        return Err(load_error(path, "is too large"));
-    }
-    Ok(bytes)
+    bounded_file::read(path, MAX_FILE_BYTES).map_err(|refusal| load_error(path, refusal))
 }

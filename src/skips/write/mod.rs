@@ -8,10 +8,10 @@ mod sarif;
 mod terminal;
 
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::{CompatEntry, Scan, SkipsError};
+use crate::atomic::{self, Durability};
 use json::{compat_json, inventory_json};
 pub use terminal::{summary, table};
 
@@ -110,18 +110,11 @@ fn save(pieces: &[String], folder: &Path, name: &str) -> Result<PathBuf, SkipsEr
         move |source| SkipsError::Write { path, source }
     };
     fs::create_dir_all(folder).map_err(failed(folder))?;
-    let partial = folder.join(format!(".{name}.{}.partial", std::process::id()));
-    let written = fs::File::create(&partial)
-        .and_then(|mut file| {
-            pieces
-                .iter()
-                .try_for_each(|piece| file.write_all(piece.as_bytes()))
-        })
-        .and_then(|()| fs::rename(&partial, &path));
-    if let Err(error) = written {
-        // The partial file is of no use; the error says what happened.
-        let _ = fs::remove_file(&partial);
-        return Err(failed(&path)(error));
-    }
+    atomic::write(&path, Durability::Cached, |out| {
+        pieces
+            .iter()
+            .try_for_each(|piece| out.write_all(piece.as_bytes()))
+    })
+    .map_err(failed(&path))?;
     Ok(path)
 }

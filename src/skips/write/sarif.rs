@@ -32,7 +32,7 @@ pub(crate) fn sarif(scan: &Scan) -> String {
             "error",
             &problem.message,
             &problem.path,
-            problem.line,
+            problem.line.map(|line| line as usize),
         )
     });
     let results: Vec<Value> = lints.chain(problems).collect();

@@ -1,6 +1,6 @@
 """Times `burnscope skips` beside the original script on one checkout.
 
-    python scripts/time_skips.py target/release/burnscope CHECKOUT [--runs 10]
+    python scripts/time-skips.py target/release/burnscope CHECKOUT [--runs 10]
 
 Prints the best and the median wall time, and the processor time, of each. Runs alternate, so that a busy
 machine disturbs both alike. Each run writes its result into a temporary folder.

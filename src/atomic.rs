@@ -1,4 +1,5 @@
-//! Files that appear under their final name only when they are whole.
+//! Files that appear under their final name only when they are whole; what stands in them is the
+//! callers' affair.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -8,10 +9,8 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use super::WriteError;
-
 /// A file written beside its final place, removed unless it is published.
-pub(super) struct Staged {
+pub(crate) struct Staged {
     temporary: PathBuf,
     target: PathBuf,
     published: bool,
@@ -19,7 +18,7 @@ pub(super) struct Staged {
 
 /// Whether the bytes must have reached the disk before the file gets its name.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Durability {
+pub(crate) enum Durability {
     /// Wait for the disk: a power failure leaves the old file or the new one.
     Synced,
     /// Leave it to the system, for files by the hundred.
@@ -28,34 +27,41 @@ pub(super) enum Durability {
 
 impl Staged {
     /// Writes the whole contents beside `target`.
-    pub(super) fn write(
+    pub(crate) fn write(
         target: &Path,
         durability: Durability,
         contents: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-    ) -> Result<Self, WriteError> {
-        let at_target = || WriteError::io(target);
+    ) -> io::Result<Self> {
         let temporary = temporary_beside(target);
         // `create_new` also keeps a link that somebody put there from being followed.
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
-            .open(&temporary)
-            .map_err(at_target())?;
+            .open(&temporary)?;
         let staged = Staged {
             temporary,
             target: target.to_owned(),
             published: false,
         };
-        fill(file, durability, contents).map_err(at_target())?;
+        fill(file, durability, contents)?;
         Ok(staged)
     }
 
     /// Gives the file its final name, in place of an older file of that name.
-    pub(super) fn publish(mut self) -> Result<(), WriteError> {
-        fs::rename(&self.temporary, &self.target).map_err(WriteError::io(&self.target))?;
+    pub(crate) fn publish(mut self) -> io::Result<()> {
+        fs::rename(&self.temporary, &self.target)?;
         self.published = true;
         Ok(())
     }
+}
+
+/// Writes a file that gets its name, in place of an older file of that name, when it is whole.
+pub(crate) fn write(
+    target: &Path,
+    durability: Durability,
+    contents: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    Staged::write(target, durability, contents)?.publish()
 }
 
 impl Drop for Staged {
@@ -90,6 +96,7 @@ fn fill(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::WriteError;
 
     #[test]
     fn an_error_midway_leaves_neither_the_file_nor_the_temporary() {

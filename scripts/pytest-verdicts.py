@@ -1,6 +1,6 @@
 """Runs pytest on a small tree of test files and writes its verdict on every test as JSON.
 
-    python scripts/pytest_verdicts.py tests/data/skips/more > tests/data/skips/more/expected.json
+    python scripts/pytest-verdicts.py tests/data/skips/more > tests/data/skips/more/expected.json
 
 The result maps model -> list of [class, test, verdict], where the verdict is `run`, `xfail`, or `skip:`
 with the reason. Needs pytest and parameterized.

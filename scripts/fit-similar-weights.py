@@ -5,7 +5,7 @@ Reads what `burnscope similar --quality PAIRS.json --features FILE` wrote, fits 
 probability of a candidate is the softmax of its weighted features) to the pairs that are not kept
 aside, and prints the weights in the order of the features. Needs numpy and scipy.
 
-    python scripts/similar/fit_weights.py features.json            # both passes
+    python scripts/fit-similar-weights.py features.json            # both passes
 """
 
 import json

@@ -1,6 +1,6 @@
 """Compares `burnscope skips --inventory` with skip flags read from imported test classes.
 
-    python scripts/compare_skips_truth.py skips_inventory.json runtime_truth.json.gz
+    python scripts/compare-skips-truth.py skips_inventory.json runtime_truth.json.gz
 
 The truth maps file -> class -> {"class_skip": reason or null, "skipped": {test: reason},
 "tests": [name]}; it is what unittest's own attributes said after importing every file on one machine.
