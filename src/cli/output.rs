@@ -19,6 +19,7 @@ pub const FAINT: Style = Style::new().dimmed();
 /// Something is wrong.
 pub const BAD: Style = AnsiColor::Red.on_default().bold();
 /// Something is as it should be.
+#[cfg(any(feature = "models", feature = "similar"))]
 pub const GOOD: Style = AnsiColor::Green.on_default();
 
 /// `text` in a style; the colours go where the output is no terminal or `NO_COLOR` is set.
