@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
-    io::Write,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
@@ -134,11 +134,16 @@ impl JsonlWriter {
 
 /// Opens a record for this writer alone, emptied.
 ///
-/// Something that is no ordinary file, a link or a pipe, is replaced and not written to.
+/// A link that stands in its place is replaced, what it points to is left alone. A pipe or a socket,
+/// which would block, is refused.
 fn open(path: &Path) -> Result<File, WriteError> {
-    let known = fs::symlink_metadata(path);
-    if known.is_ok_and(|known| !known.is_file() && !known.is_dir()) {
-        fs::remove_file(path).map_err(WriteError::io(path))?;
+    if let Ok(known) = fs::symlink_metadata(path) {
+        if known.is_symlink() {
+            fs::remove_file(path).map_err(WriteError::io(path))?;
+        } else if blocks(&known) {
+            let reason = "a pipe or a socket is where the record should be";
+            return Err(WriteError::io(path)(io::Error::other(reason)));
+        }
     }
     let file = OpenOptions::new()
         .write(true)
@@ -156,8 +161,22 @@ fn open(path: &Path) -> Result<File, WriteError> {
         // A file system without locks: two writers cannot be told apart there.
         Err(TryLockError::Error(_)) => {}
     }
-    file.set_len(0).map_err(WriteError::io(path))?;
+    // A device has no length to cut.
+    if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        file.set_len(0).map_err(WriteError::io(path))?;
+    }
     Ok(file)
+}
+
+#[cfg(unix)]
+fn blocks(metadata: &fs::Metadata) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    metadata.file_type().is_fifo() || metadata.file_type().is_socket()
+}
+
+#[cfg(not(unix))]
+fn blocks(_: &fs::Metadata) -> bool {
+    false
 }
 
 /// Writes the record of a whole trace; the file appears under its name when it is whole.
