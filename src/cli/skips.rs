@@ -1,6 +1,5 @@
 //! `burnscope skips`: scans a transformers checkout for common tests that are skipped.
 
-use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 
 use burnscope::skips::{
@@ -189,8 +188,7 @@ fn full(args: &SkipsArguments) -> Code {
     let progress = spinner(args, "reading test files");
     let scan = skips::scan(&options);
     progress.finish_and_clear();
-    // The process ends after this: freeing a hundred thousand small strings one by one helps nobody.
-    let scan = ManuallyDrop::new(scan?);
+    let scan = scan?;
     let test = args.test_method_name.as_deref();
     if !args.quiet {
         let mut text = format!(
