@@ -5,7 +5,7 @@
 use super::storage::{Class, Format, Storage};
 use crate::summary::Summary;
 use crate::summary::moments::Moments;
-use crate::summary::reduce::{empty, float_summary, integer_summary, rescale};
+use crate::summary::reduce::{float_summary, integer_summary, rescale};
 use crate::summary::tile::{Extreme, Partial};
 
 /// Elements of a tile. Counts of them fit 16 bits, and sums of squared distances of 64 bits 5 words.
@@ -75,7 +75,7 @@ pub(super) fn summary(storage: Storage, count: u32, words: &[u32]) -> Summary {
         merge(tiles.map(|tile| tile.integer_partial()))
             .map(|partial| integer_summary(u64::from(count), &partial))
     };
-    summary.unwrap_or_else(empty)
+    summary.unwrap_or_else(Summary::empty)
 }
 
 fn merge<X: Extreme>(tiles: impl Iterator<Item = Partial<X>>) -> Option<Partial<X>> {
