@@ -58,6 +58,24 @@ struct Walk {
     entered: Vec<String>,
 }
 
+/// Visits parameters of every kind by `self.param(id)`. Only identities are read: a lazy parameter must
+/// not be initialised by being looked at.
+macro_rules! visit_identities {
+    () => {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            self.param(param.id);
+        }
+
+        fn visit_int<const D: usize>(&mut self, param: &Param<Tensor<D, Int>>) {
+            self.param(param.id);
+        }
+
+        fn visit_bool<const D: usize>(&mut self, param: &Param<Tensor<D, Bool>>) {
+            self.param(param.id);
+        }
+    };
+}
+
 impl Walk {
     fn param(&mut self, id: ParamId) {
         self.params.push((id, self.path.join(".")));
@@ -65,18 +83,7 @@ impl Walk {
 }
 
 impl ModuleVisitor for Walk {
-    // Only identities are read: a lazy parameter must not be initialised by being looked at.
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        self.param(param.id);
-    }
-
-    fn visit_int<const D: usize>(&mut self, param: &Param<Tensor<D, Int>>) {
-        self.param(param.id);
-    }
-
-    fn visit_bool<const D: usize>(&mut self, param: &Param<Tensor<D, Bool>>) {
-        self.param(param.id);
-    }
+    visit_identities!();
 
     fn enter_module(&mut self, name: &str, container: &str) {
         // The type named is the one of what contains `name`.
@@ -115,17 +122,7 @@ impl FirstParam {
             }
         }
         impl ModuleVisitor for First {
-            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-                self.param(param.id);
-            }
-
-            fn visit_int<const D: usize>(&mut self, param: &Param<Tensor<D, Int>>) {
-                self.param(param.id);
-            }
-
-            fn visit_bool<const D: usize>(&mut self, param: &Param<Tensor<D, Bool>>) {
-                self.param(param.id);
-            }
+            visit_identities!();
 
             fn enter_module(&mut self, name: &str, _: &str) {
                 if self.found.is_none() {
