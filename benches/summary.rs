@@ -4,46 +4,14 @@
 //! A second is one of CPU time, that of all threads added up, so that the numbers bear a machine
 //! with other work on it: with two threads, perfect scaling shows as an unchanged number.
 
+mod cpu_time;
+
 use std::hint::black_box;
-use std::time::Duration;
 
 use burnscope::summary::{DType, TensorView, summarise, torch};
-use cpu_time::ProcessTime;
-use criterion::measurement::{Measurement, ValueFormatter, WallTime};
+use cpu_time::CpuTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 use rayon::prelude::*;
-
-/// CPU time of the process.
-struct CpuTime;
-
-impl Measurement for CpuTime {
-    type Intermediate = ProcessTime;
-    type Value = Duration;
-
-    fn start(&self) -> ProcessTime {
-        ProcessTime::now()
-    }
-
-    fn end(&self, start: ProcessTime) -> Duration {
-        start.elapsed()
-    }
-
-    fn add(&self, a: &Duration, b: &Duration) -> Duration {
-        *a + *b
-    }
-
-    fn zero(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    fn to_f64(&self, value: &Duration) -> f64 {
-        value.as_nanos() as f64
-    }
-
-    fn formatter(&self) -> &dyn ValueFormatter {
-        WallTime.formatter()
-    }
-}
 
 /// Elements of the large tensors: 64 Mi.
 const LARGE: usize = 64 << 20;

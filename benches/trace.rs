@@ -2,6 +2,8 @@
 //!
 //! CPU time of the whole process, all threads, since tracing uses more than one.
 
+mod cpu_time;
+
 use std::{hint::black_box, path::Path, time::Duration};
 
 use burn::{
@@ -12,43 +14,8 @@ use burnscope::{
     Dump, Session,
     models::{DecoderConfig, llama::LlamaForCausalLM},
 };
-use cpu_time::ProcessTime;
-use criterion::{
-    BatchSize, Criterion, criterion_group, criterion_main,
-    measurement::{Measurement, ValueFormatter, WallTime},
-};
-
-/// CPU time of the process.
-struct CpuTime;
-
-impl Measurement for CpuTime {
-    type Intermediate = ProcessTime;
-    type Value = Duration;
-
-    fn start(&self) -> ProcessTime {
-        ProcessTime::now()
-    }
-
-    fn end(&self, start: ProcessTime) -> Duration {
-        start.elapsed()
-    }
-
-    fn add(&self, a: &Duration, b: &Duration) -> Duration {
-        *a + *b
-    }
-
-    fn zero(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    fn to_f64(&self, value: &Duration) -> f64 {
-        value.as_nanos() as f64
-    }
-
-    fn formatter(&self) -> &dyn ValueFormatter {
-        WallTime.formatter()
-    }
-}
+use cpu_time::CpuTime;
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 
 /// Hidden size 512, 8 layers, 256 tokens, random weights.
 fn forward(criterion: &mut Criterion<CpuTime>) {
