@@ -112,6 +112,7 @@ fn our_trace() -> Trace {
         name: "M".to_owned(),
         source: "burnscope 0.1.0".to_owned(),
         roots,
+        ops: Vec::new(),
         complete: false,
         notes: vec!["the forward panicked".to_owned()],
     }

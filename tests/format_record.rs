@@ -180,7 +180,7 @@ prop_compose! {
         complete in any::<bool>(),
         notes in proptest::collection::vec(word(), 0..3),
     ) -> Trace {
-        Trace { name, source, roots, complete, notes }
+        Trace { name, source, roots, ops: Vec::new(), complete, notes }
     }
 }
 

@@ -67,6 +67,7 @@ fn trace(root: Node) -> Trace {
         name: "M".to_owned(),
         source: "transformers".to_owned(),
         roots: vec![root],
+        ops: Vec::new(),
         complete: true,
         notes: Vec::new(),
     }

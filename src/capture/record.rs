@@ -444,6 +444,7 @@ impl Record {
                 .into_iter()
                 .filter_map(|root| self.build(root))
                 .collect(),
+            ops: Vec::new(),
             complete,
             notes: std::mem::take(&mut self.notes),
         };

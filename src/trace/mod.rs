@@ -2,8 +2,10 @@
 //!
 //! It is plain data: it knows neither Burn nor any file format.
 
+mod op;
 mod prune;
 
+pub use op::{Op, Operand, Output};
 pub use prune::prune;
 
 use std::sync::Arc;
@@ -19,6 +21,8 @@ pub struct Trace {
     pub source: String,
     /// The root calls in time order: one for a forward pass, one a step for decoding.
     pub roots: Vec<Node>,
+    /// The operations that belong to no root call, in program order.
+    pub ops: Vec<Op>,
     /// False if the run ended by a panic or a crash, so that records may be missing.
     pub complete: bool,
     /// What was left out or not measured, in words for a person.
@@ -46,6 +50,9 @@ pub struct Node {
     pub outputs: Option<Value>,
     /// The module calls made inside, in call order.
     pub children: Vec<Node>,
+    /// The operations that the call itself made, outside `children`, in program order; empty where
+    /// operations are not seen.
+    pub ops: Vec<Op>,
     /// Nanoseconds from the session's start to the call, and the call's duration.
     pub time: Option<Time>,
     /// How the record came to be attributed to its module.

@@ -341,6 +341,7 @@ impl Record {
             name: header.name.clone(),
             source: header.program.clone(),
             roots,
+            ops: Vec::new(),
             complete: self.finished && self.complete,
             notes: self.notes,
         }

@@ -86,6 +86,7 @@ fn assemble(roots: Vec<Call>, path: &Path, unknown: BTreeSet<String>) -> Trace {
             .map(|key| format!("skipped the unknown key `{}`", shorten(&key)))
             .collect(),
         roots,
+        ops: Vec::new(),
     }
 }
 
