@@ -1,16 +1,20 @@
 //! Tensor files written in the background while the model goes on.
 //!
-//! The queue holds a bounded number of bytes: a model that produces faster than the disk takes waits,
-//! and memory stays flat.
+//! The queue holds a bounded number of bytes, on the host and on devices together: a model that
+//! produces faster than the disk takes waits, or drops files where it cannot wait, and memory stays
+//! flat.
 
 use std::{
+    collections::VecDeque,
     io,
     panic::AssertUnwindSafe,
     path::{Path, PathBuf},
-    sync::{Arc, Condvar, Mutex, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::JoinHandle,
 };
 
+#[cfg(feature = "fusion")]
+use crate::summary::cube::DeviceCopy;
 use crate::{
     format::{WriteError, dump},
     summary::{DType, TensorView},
@@ -34,106 +38,236 @@ pub(crate) struct Job {
     pub(crate) name: String,
     pub(crate) dtype: DType,
     pub(crate) shape: Vec<usize>,
-    /// Row-major elements.
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) elements: Elements,
 }
 
-/// The thread that writes tensor files, and its queue.
-pub(crate) struct DumpWriter {
-    queue: Arc<Queue>,
-    thread: Option<JoinHandle<()>>,
+/// Where a job's elements are.
+pub(crate) enum Elements {
+    /// On the host, row-major.
+    Host(Vec<u8>),
+    /// In a copy on their device, row-major.
+    #[cfg(feature = "fusion")]
+    Device(DeviceCopy),
+}
+
+/// How much may be dumped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DumpLimits {
+    /// Bytes of all files together.
+    pub(crate) total: Option<u64>,
+    /// Bytes that wait for the disk at a time.
+    pub(crate) in_flight: usize,
+}
+
+/// The thread that writes tensor files, and its queue; clones are the same one.
+#[derive(Clone)]
+pub(crate) struct DumpQueue(Arc<Queue>);
+
+/// Without the state, which may be in use.
+impl std::fmt::Debug for DumpQueue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DumpQueue")
+            .field("folder", &self.0.folder)
+            .field("limits", &self.0.limits)
+            .finish_non_exhaustive()
+    }
 }
 
 struct Queue {
     folder: PathBuf,
+    limits: DumpLimits,
     state: Mutex<QueueState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct QueueState {
-    jobs: std::collections::VecDeque<Job>,
-    /// Bytes waiting or being written.
-    pending: usize,
+    jobs: VecDeque<Job>,
+    thread: Option<JoinHandle<()>>,
+    /// Bytes accepted that are not yet written.
+    in_flight: usize,
+    /// Bytes accepted since the beginning.
+    accepted: u64,
+    dropped: Dropped,
     closed: bool,
     /// The first failure; later ones are only counted.
     failed: Option<(String, WriteError)>,
     lost: u64,
 }
 
+/// Tensors that got no file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Dropped {
+    /// Because of [`DumpLimits::total`].
+    pub(crate) total: u64,
+    /// Because of [`DumpLimits::in_flight`], where the program could not wait.
+    pub(crate) in_flight: u64,
+}
+
 impl Queue {
-    fn lock(&self) -> std::sync::MutexGuard<'_, QueueState> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         // The state is consistent after every statement that could panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl DumpWriter {
-    /// The most bytes that wait for the disk at a time.
-    const IN_FLIGHT: usize = 256 << 20;
-
-    /// A writer into `folder`; its thread starts with the first file.
-    pub(crate) fn new(folder: PathBuf) -> Self {
-        let queue = Arc::new(Queue {
+impl DumpQueue {
+    /// A queue into `folder`; its thread starts with the first file.
+    pub(crate) fn new(folder: PathBuf, limits: DumpLimits) -> Self {
+        Self(Arc::new(Queue {
             folder,
+            limits,
             state: Mutex::default(),
             changed: Condvar::new(),
-        });
-        Self {
-            queue,
-            thread: None,
-        }
+        }))
     }
 
-    /// Queues a file, waiting while too much is in flight.
-    pub(crate) fn submit(&mut self, job: Job) {
-        let size = job.bytes.len();
-        let mut state = self.queue.lock();
-        while state.pending > 0 && state.pending + size > Self::IN_FLIGHT {
-            state = self
-                .queue
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+    /// Whether a file of `size` bytes is within the budget.
+    pub(crate) fn has_room(&self, size: usize) -> bool {
+        let accepted = self.0.lock().accepted;
+        let total = self.0.limits.total;
+        total.is_none_or(|total| accepted.saturating_add(size as u64) <= total)
+    }
+
+    /// Takes room for a file of `size` bytes, waiting while too much is in flight.
+    ///
+    /// `before_waiting` sets going what the wait is for. False if the budget does not allow the file;
+    /// it then counts as dropped.
+    pub(crate) fn reserve(&self, size: usize, before_waiting: impl FnOnce()) -> bool {
+        let mut before_waiting = Some(before_waiting);
+        let mut state = self.0.lock();
+        loop {
+            if !self.within_total(&mut state, size) {
+                return false;
+            }
+            if self.fits(&state, size) {
+                break;
+            }
+            if let Some(before_waiting) = before_waiting.take() {
+                drop(state);
+                before_waiting();
+                state = self.0.lock();
+                continue;
+            }
+            let changed = self.0.changed.wait(state);
+            state = changed.unwrap_or_else(PoisonError::into_inner);
         }
-        if self.thread.is_none() {
-            let queue = self.queue.clone();
-            let name = "burnscope dumps".to_owned();
-            match std::thread::Builder::new()
-                .name(name)
-                .spawn(move || write_all(&queue))
-            {
-                Ok(thread) => self.thread = Some(thread),
+        state.in_flight += size;
+        state.accepted += size as u64;
+        true
+    }
+
+    /// The same without waiting: a file that would have to wait is dropped.
+    #[cfg(feature = "fusion")]
+    pub(crate) fn try_reserve(&self, size: usize) -> bool {
+        let mut state = self.0.lock();
+        if !self.within_total(&mut state, size) {
+            return false;
+        }
+        if !self.fits(&state, size) {
+            state.dropped.in_flight += 1;
+            return false;
+        }
+        state.in_flight += size;
+        state.accepted += size as u64;
+        true
+    }
+
+    fn within_total(&self, state: &mut QueueState, size: usize) -> bool {
+        let limit = self.0.limits.total;
+        let within = limit.is_none_or(|total| state.accepted.saturating_add(size as u64) <= total);
+        state.dropped.total += u64::from(!within);
+        within
+    }
+
+    /// A file larger than the limit goes alone.
+    fn fits(&self, state: &QueueState, size: usize) -> bool {
+        state.in_flight == 0 || state.in_flight.saturating_add(size) <= self.0.limits.in_flight
+    }
+
+    /// Notes that a tensor got no file for lack of room.
+    pub(crate) fn drop_one(&self) {
+        self.0.lock().dropped.total += 1;
+    }
+
+    /// Queues a file for which room was taken.
+    pub(crate) fn submit(&self, job: Job, reserved: usize) {
+        let mut state = self.0.lock();
+        if state.thread.is_none() {
+            let queue = self.0.clone();
+            let thread = std::thread::Builder::new()
+                .name("burnscope dumps".to_owned())
+                .spawn(move || write_all(&queue));
+            match thread {
+                Ok(thread) => state.thread = Some(thread),
                 Err(error) => {
-                    let error = refused(&self.queue.folder, &job, error);
-                    state.lost += 1;
-                    state.failed.get_or_insert((job.name, error));
-                    return;
+                    let error = refused(&self.0.folder, &job.name, error);
+                    return self.lose(state, job.name, reserved, error);
                 }
             }
         }
-        state.pending += size;
+        // Room is given back by what the job itself holds.
+        state.in_flight -= reserved - job.size().min(reserved);
         state.jobs.push_back(job);
         drop(state);
-        self.queue.changed.notify_all();
+        self.0.changed.notify_all();
     }
 
-    /// Waits until every file is written.
+    /// Gives back the room of a file that cannot be.
+    #[cfg(feature = "fusion")]
+    pub(crate) fn give_up(&self, name: String, reserved: usize, why: String) {
+        let error = refused(&self.0.folder, &name, io::Error::other(why));
+        self.lose(self.0.lock(), name, reserved, error);
+    }
+
+    fn lose(
+        &self,
+        mut state: MutexGuard<'_, QueueState>,
+        name: String,
+        reserved: usize,
+        error: WriteError,
+    ) {
+        state.in_flight -= reserved;
+        state.lost += 1;
+        state.failed.get_or_insert((name, error));
+        drop(state);
+        self.0.changed.notify_all();
+    }
+
+    /// Waits until every file is written; says what was dropped for lack of room.
     ///
     /// # Errors
     /// The first failure, with its file's name and how many files were lost in all.
-    pub(crate) fn finish(&mut self) -> Result<(), Lost> {
-        self.queue.lock().closed = true;
-        self.queue.changed.notify_all();
-        if let Some(thread) = self.thread.take() {
+    pub(crate) fn finish(&self) -> (Dropped, Result<(), Lost>) {
+        let thread = {
+            let mut state = self.0.lock();
+            state.closed = true;
+            state.thread.take()
+        };
+        self.0.changed.notify_all();
+        if let Some(thread) = thread {
             // The thread catches every failure itself and has no other way to panic.
             let _ = thread.join();
         }
-        let mut state = self.queue.lock();
+        let mut state = self.0.lock();
         let files = state.lost;
-        match state.failed.take() {
+        let result = match state.failed.take() {
             Some((name, error)) => Err(Lost { name, error, files }),
             None => Ok(()),
+        };
+        (state.dropped, result)
+    }
+}
+
+impl Job {
+    fn size(&self) -> usize {
+        match &self.elements {
+            Elements::Host(bytes) => bytes.len(),
+            #[cfg(feature = "fusion")]
+            Elements::Device(_) => {
+                let elements = self.shape.iter().product::<usize>();
+                elements * self.dtype.size().unwrap_or(0)
+            }
         }
     }
 }
@@ -148,55 +282,52 @@ pub(crate) struct Lost {
     pub(crate) files: u64,
 }
 
-impl Drop for DumpWriter {
-    fn drop(&mut self) {
-        let _ = self.finish();
-    }
-}
-
 fn write_all(queue: &Queue) {
     let mut state = queue.lock();
     loop {
         if let Some(job) = state.jobs.pop_front() {
             drop(state);
+            let (name, size) = (job.name.clone(), job.size());
             // A panic here must not leave a producer waiting for room that never comes.
             let result =
-                std::panic::catch_unwind(AssertUnwindSafe(|| write_one(&queue.folder, &job)))
+                std::panic::catch_unwind(AssertUnwindSafe(|| write_one(&queue.folder, job)))
                     .unwrap_or_else(|_| {
-                        Err(refused(
-                            &queue.folder,
-                            &job,
-                            io::Error::other("writing it panicked"),
-                        ))
+                        let error = io::Error::other("writing it panicked");
+                        Err(refused(&queue.folder, &name, error))
                     });
             state = queue.lock();
-            state.pending -= job.bytes.len();
+            state.in_flight -= size;
             if let Err(error) = result {
                 state.lost += 1;
-                state.failed.get_or_insert((job.name, error));
+                state.failed.get_or_insert((name, error));
             }
             queue.changed.notify_all();
         } else if state.closed {
             return;
         } else {
-            state = queue
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            let changed = queue.changed.wait(state);
+            state = changed.unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
 
-fn write_one(folder: &Path, job: &Job) -> Result<(), WriteError> {
-    let tensor = TensorView::contiguous(job.dtype.clone(), &job.shape, &job.bytes)
-        .map_err(|error| refused(folder, job, io::Error::other(error)))?;
+fn write_one(folder: &Path, job: Job) -> Result<(), WriteError> {
+    let bytes = match job.elements {
+        Elements::Host(bytes) => bytes,
+        #[cfg(feature = "fusion")]
+        Elements::Device(copy) => copy
+            .wait()
+            .map_err(|error| refused(folder, &job.name, io::Error::other(error)))?,
+    };
+    let tensor = TensorView::contiguous(job.dtype, &job.shape, &bytes)
+        .map_err(|error| refused(folder, &job.name, io::Error::other(error)))?;
     dump::write_tensor(folder, &job.name, &tensor)?;
     Ok(())
 }
 
-fn refused(folder: &Path, job: &Job, source: io::Error) -> WriteError {
+fn refused(folder: &Path, name: &str, source: io::Error) -> WriteError {
     WriteError::Io {
-        path: folder.join(&job.name),
+        path: folder.join(name),
         source,
     }
 }

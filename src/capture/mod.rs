@@ -3,6 +3,12 @@
 //! It decides what is recorded and when; it computes no statistics and formats no files itself.
 
 mod dump;
+mod finish;
+#[cfg(feature = "fusion")]
+mod fusion;
+mod install;
+#[cfg(feature = "fusion")]
+mod late;
 mod names;
 mod place;
 pub(crate) mod probe;
@@ -13,6 +19,7 @@ mod tensor;
 mod value;
 
 pub use dump::Dump;
+pub use install::{InstallError, Installed, install};
 pub use session::{Session, SessionBuilder, SessionGuard};
 pub use value::{Captured, Recorder, Traced};
 

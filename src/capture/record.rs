@@ -2,12 +2,14 @@
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Instant};
 
+#[cfg(feature = "fusion")]
+use super::fusion::{DeviceDump, DeviceLog};
 use super::{
-    dump::{DumpWriter, Job},
+    dump::{self, DumpQueue, Job},
     names::ModuleNames,
     probe::Receiver,
     session::Options,
-    value::{Captured, Elements},
+    value::{Captured, CapturedTensor, Elements},
 };
 use crate::{
     format::{
@@ -16,7 +18,7 @@ use crate::{
         jsonl::{self, JsonlWriter},
         record_path, remove_trees,
     },
-    trace::{Inputs, Node, TensorValue, Time, Trace, Value},
+    trace::{Inputs, Node, TensorRecord, TensorValue, Time, Value},
 };
 
 /// A call's number within its session.
@@ -29,7 +31,7 @@ pub(crate) type CapturedInputs = Vec<(Option<String>, Captured)>;
 /// One call, finished or not.
 pub(super) struct Call {
     pub(super) parent: Option<CallId>,
-    children: Vec<CallId>,
+    pub(super) children: Vec<CallId>,
     pub(super) node: Node,
     pub(super) receiver: Receiver,
     /// What the caller's source calls the module; empty where the call was not seen from outside.
@@ -41,7 +43,7 @@ pub(super) struct Call {
     /// The inputs of a call seen from outside, until it is clear whether the callee records itself.
     waiting: Option<CapturedInputs>,
     /// The call's number in the journal, once its beginning is there.
-    journaled: Option<jsonl::CallId>,
+    pub(super) journaled: Option<jsonl::CallId>,
     /// Whether it returned or was given up.
     over: bool,
     /// How often each hint was used for a child, to number the elements of a list of modules.
@@ -54,26 +56,30 @@ pub(crate) struct Record {
     started: Instant,
     pub(crate) names: ModuleNames,
     pub(super) calls: Vec<Call>,
-    roots: Vec<CallId>,
+    pub(super) roots: Vec<CallId>,
     /// Calls per root call and path.
     pub(super) counts: HashMap<(u64, String), u64>,
-    journal: Option<JsonlWriter>,
-    dumps: DumpWriter,
+    pub(super) journal: Option<JsonlWriter>,
+    pub(super) dumps: DumpQueue,
     dump_names: DumpNames,
-    dumped_bytes: u64,
-    dropped: u64,
-    notes: Vec<String>,
+    #[cfg(feature = "fusion")]
+    device: Arc<DeviceLog>,
+    pub(super) notes: Vec<String>,
     /// The first thing that could not be written.
-    failure: Option<WriteError>,
-    panicked: bool,
+    pub(super) failure: Option<WriteError>,
+    pub(super) panicked: bool,
     /// Nothing is recorded any more: a call that is still in progress must not open the files again.
-    finished: bool,
+    pub(super) finished: bool,
     /// The trace's name, from when its first file was opened on.
     fixed_name: Option<String>,
 }
 
 impl Record {
-    pub(crate) fn new(folder: PathBuf) -> Self {
+    pub(crate) fn new(
+        folder: PathBuf,
+        dumps: DumpQueue,
+        #[cfg(feature = "fusion")] device: Arc<DeviceLog>,
+    ) -> Self {
         Self {
             started: Instant::now(),
             names: ModuleNames::default(),
@@ -81,11 +87,11 @@ impl Record {
             roots: Vec::new(),
             counts: HashMap::new(),
             journal: None,
-            dumps: DumpWriter::new(folder.clone()),
+            dumps,
             folder,
             dump_names: DumpNames::default(),
-            dumped_bytes: 0,
-            dropped: 0,
+            #[cfg(feature = "fusion")]
+            device,
             notes: Vec::new(),
             failure: None,
             panicked: false,
@@ -267,13 +273,6 @@ impl Record {
         self.calls[id.0].journaled
     }
 
-    /// Whether a tensor file of `size` bytes is within the budget.
-    pub(crate) fn has_room(&self, options: &Options, size: usize) -> bool {
-        options
-            .dump_budget
-            .is_none_or(|budget| self.dumped_bytes.saturating_add(size as u64) <= budget)
-    }
-
     /// Whether the filters want the call's values.
     pub(crate) fn wants(&self, id: CallId) -> bool {
         self.calls[id.0].selected
@@ -343,31 +342,62 @@ impl Record {
                     })
                     .collect(),
             ),
-            Captured::Tensor(tensor) => {
-                let bytes = match tensor.elements {
-                    Elements::NotWanted => return Value::Tensor(tensor.record),
-                    Elements::Copied(bytes) if self.has_room(options, bytes.len()) => bytes,
-                    Elements::Copied(_) | Elements::OverBudget => {
-                        self.dropped += 1;
-                        return Value::Tensor(tensor.record);
-                    }
-                };
-                let file = self.dump_names.reserve(&name);
-                self.dumped_bytes += bytes.len() as u64;
-                let mut record = (*tensor.record).clone();
-                record.value = Some(TensorValue::File(file.clone()));
-                self.dumps.submit(Job {
-                    name: file,
+            Captured::Tensor(tensor) => Value::Tensor(self.keep_tensor(&name, tensor)),
+        }
+    }
+
+    fn keep_tensor(&mut self, name: &DumpName, tensor: CapturedTensor) -> Arc<TensorRecord> {
+        let record = tensor.record;
+        let with_file = |file: String| {
+            let mut record = (*record).clone();
+            record.value = Some(TensorValue::File(file));
+            Arc::new(record)
+        };
+        match tensor.elements {
+            Elements::NotWanted => record,
+            Elements::OverBudget => {
+                self.dumps.drop_one();
+                record
+            }
+            Elements::Copied(bytes) => {
+                let size = bytes.len();
+                if !self.dumps.reserve(size, || ()) {
+                    return record;
+                }
+                let file = self.dump_names.reserve(name);
+                let job = Job {
+                    name: file.clone(),
                     dtype: dump_dtype(&record.dtype),
                     shape: record.shape.clone(),
-                    bytes,
-                });
-                Value::Tensor(Arc::new(record))
+                    elements: dump::Elements::Host(bytes),
+                };
+                self.dumps.submit(job, size);
+                with_file(file)
+            }
+            #[cfg(feature = "fusion")]
+            Elements::OnDevice(primitive) => {
+                let dtype = dump_dtype(&record.dtype);
+                let count = record.shape.iter().product::<usize>();
+                let size = count * dtype.size().unwrap_or(0);
+                // Room is made by files whose copies wait in this thread's own stream.
+                if !self.dumps.reserve(size, || self.device.drain()) {
+                    return record;
+                }
+                let file = self.dump_names.reserve(name);
+                let dump = DeviceDump {
+                    queue: self.dumps.clone(),
+                    name: file.clone(),
+                    dtype,
+                    shape: record.shape.clone(),
+                    reserved: size,
+                };
+                self.device.dump(primitive, dump);
+                with_file(file)
             }
         }
     }
 
-    fn failed(&mut self, error: WriteError) {
+    pub(super) fn failed(&mut self, error: WriteError) {
         self.journal = None;
         self.failure.get_or_insert(error);
     }
@@ -386,7 +416,7 @@ impl Record {
             .unwrap_or_else(|| "Model".to_owned())
     }
 
-    fn open_journal(&mut self, options: &Options) {
+    pub(super) fn open_journal(&mut self, options: &Options) {
         if self.journal.is_some() || self.failure.is_some() {
             return;
         }
@@ -403,69 +433,6 @@ impl Record {
             Err(error) => self.failed(error),
         }
     }
-
-    /// Ends the session: waits for the tensor files, closes the journal, builds the trace.
-    pub(crate) fn finish(&mut self, options: &Options) -> (Trace, Option<WriteError>) {
-        if self.dropped > 0 {
-            self.note(format!(
-                "the dump budget of {} bytes was reached: {} tensors have a summary but no file",
-                options.dump_budget.unwrap_or_default(),
-                self.dropped,
-            ));
-        }
-        let mut lost_files = false;
-        if let Err(lost) = self.dumps.finish() {
-            lost_files = true;
-            self.note(format!(
-                "{} tensor files could not be written, {} first",
-                lost.files, lost.name
-            ));
-            self.failure.get_or_insert(lost.error);
-        }
-        let complete = !lost_files
-            && !self.panicked
-            && self
-                .roots
-                .iter()
-                .all(|root| self.calls[root.0].node.complete);
-        self.open_journal(options);
-        if let Some(journal) = self.journal.take()
-            && let Err(error) = close(journal, &self.notes, complete)
-        {
-            self.failure.get_or_insert(error);
-        }
-        self.finished = true;
-        let name = self.name(options);
-        let roots = std::mem::take(&mut self.roots);
-        let trace = Trace {
-            name,
-            source: concat!("burnscope ", env!("CARGO_PKG_VERSION")).to_owned(),
-            roots: roots
-                .into_iter()
-                .filter_map(|root| self.build(root))
-                .collect(),
-            ops: Vec::new(),
-            complete,
-            notes: std::mem::take(&mut self.notes),
-        };
-        (trace, self.failure.take())
-    }
-
-    /// The node of a call with its children; `None` where the filters leave nothing of it.
-    fn build(&mut self, id: CallId) -> Option<Node> {
-        let children = std::mem::take(&mut self.call(id).children);
-        let children: Vec<Node> = children
-            .into_iter()
-            .filter_map(|child| self.build(child))
-            .collect();
-        let call = self.call(id);
-        if !call.selected && children.is_empty() {
-            return None;
-        }
-        let mut node = std::mem::take(&mut call.node);
-        node.children = children;
-        Some(node)
-    }
 }
 
 /// A quantised tensor is dumped as the f32 values it stands for.
@@ -474,11 +441,4 @@ fn dump_dtype(dtype: &crate::summary::DType) -> crate::summary::DType {
         crate::summary::DType::Quantized(_) => crate::summary::DType::F32,
         dtype => dtype.clone(),
     }
-}
-
-fn close(mut journal: JsonlWriter, notes: &[String], complete: bool) -> Result<(), WriteError> {
-    for note in notes {
-        journal.note(note)?;
-    }
-    journal.finish(complete)
 }

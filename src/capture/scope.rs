@@ -35,6 +35,23 @@ struct Frame {
     call: Option<CallId>,
     /// Larger than that of every entry below.
     number: u64,
+    /// Which of the session's runs this is part of.
+    run: u64,
+}
+
+impl Frame {
+    /// Tells the session's devices where this thread is, or that it is elsewhere.
+    #[cfg(feature = "fusion")]
+    fn tell(&self, here: bool) {
+        let place = super::fusion::Place {
+            run: self.run,
+            call: self.call,
+        };
+        self.session.device().moved(here.then_some(place));
+    }
+
+    #[cfg(not(feature = "fusion"))]
+    fn tell(&self, _: bool) {}
 }
 
 /// Whether any session runs: all that a scope costs while none does.
@@ -49,17 +66,26 @@ pub fn active() -> bool {
 pub struct Entered(Option<u64>);
 
 impl Entered {
-    fn push(session: &Arc<Shared>, call: Option<CallId>) -> Self {
+    fn push(session: &Arc<Shared>, call: Option<CallId>, run: u64) -> Self {
         RUNNING.fetch_add(1, Ordering::Relaxed);
-        STACK.with_borrow_mut(|stack| {
-            let number = stack.last().map_or(0, |frame| frame.number + 1);
-            stack.push(Frame {
+        let (before, frame) = STACK.with_borrow_mut(|stack| {
+            let before = stack.last().cloned();
+            let frame = Frame {
                 session: session.clone(),
                 call,
-                number,
-            });
-            Self(Some(number))
-        })
+                number: before.as_ref().map_or(0, |frame| frame.number + 1),
+                run,
+            };
+            stack.push(frame.clone());
+            (before, frame)
+        });
+        if let Some(before) = before
+            && !Arc::ptr_eq(&before.session, session)
+        {
+            before.tell(false);
+        }
+        frame.tell(true);
+        Self(Some(frame.number))
     }
 }
 
@@ -68,18 +94,26 @@ impl Drop for Entered {
     fn drop(&mut self) {
         if let Some(number) = self.0 {
             RUNNING.fetch_sub(1, Ordering::Relaxed);
-            STACK.with_borrow_mut(|stack| {
-                if let Some(place) = stack.iter().rposition(|frame| frame.number == number) {
-                    stack.remove(place);
-                }
+            let (removed, top) = STACK.with_borrow_mut(|stack| {
+                let place = stack.iter().rposition(|frame| frame.number == number);
+                (
+                    place.map(|place| stack.remove(place)),
+                    stack.last().cloned(),
+                )
             });
+            if let Some(removed) = removed {
+                removed.tell(false);
+                if let Some(top) = top {
+                    top.tell(true);
+                }
+            }
         }
     }
 }
 
 /// Puts a session on this thread's stack, to record what is called from now on.
 pub(crate) fn stay(session: &Arc<Shared>) -> Entered {
-    Entered::push(session, None)
+    Entered::push(session, None, session.next_run())
 }
 
 fn top() -> Option<Frame> {
@@ -90,7 +124,10 @@ fn top() -> Option<Frame> {
 /// `autodiff` holds of its module.
 pub(crate) fn gradients_unwanted(autodiff: impl FnOnce() -> bool) -> bool {
     cfg!(feature = "autodiff")
-        && top().is_some_and(|frame| frame.call.is_none() && !frame.session.options().gradients)
+        && top().is_some_and(|frame| {
+            let options = frame.session.options();
+            frame.call.is_none() && !options.gradients && options.annotations
+        })
         && autodiff()
 }
 
@@ -100,6 +137,7 @@ pub(crate) fn gradients_unwanted(autodiff: impl FnOnce() -> bool) -> bool {
 pub struct Scope {
     session: Arc<Shared>,
     call: CallId,
+    run: u64,
     over: bool,
 }
 
@@ -159,8 +197,13 @@ pub fn enter_scope(
     method: &str,
     inputs: impl FnOnce(&mut InputRecorder<'_>),
 ) -> Option<Scope> {
-    let Frame { session, call, .. } = top()?;
+    let Frame {
+        session, call, run, ..
+    } = top()?;
     let options = session.options();
+    if !options.annotations {
+        return None;
+    }
     let announced = call.filter(|call| session.record().announced(*call, &receiver, method));
     if let Some(call) = announced {
         let (wanted, seen) = {
@@ -174,10 +217,11 @@ pub fn enter_scope(
         return Some(Scope {
             session,
             call,
+            run,
             over: false,
         });
     }
-    begin(session, call, receiver, method, None, inputs)
+    begin(session, (call, run), receiver, method, None, inputs)
 }
 
 /// Begins a call that was seen where it is made.
@@ -189,14 +233,19 @@ pub fn enter_call(
     hint: &str,
     inputs: impl FnOnce(&mut InputRecorder<'_>),
 ) -> Option<Scope> {
-    let Frame { session, call, .. } = top()?;
-    begin(session, call, receiver, method, Some(hint), inputs)
+    let Frame {
+        session, call, run, ..
+    } = top()?;
+    if !session.options().annotations {
+        return None;
+    }
+    begin(session, (call, run), receiver, method, Some(hint), inputs)
 }
 
 /// `hint` is there for a call that the callee may still take over.
 fn begin(
     session: Arc<Shared>,
-    parent: Option<CallId>,
+    (parent, run): (Option<CallId>, u64),
     receiver: Receiver,
     method: &str,
     hint: Option<&str>,
@@ -214,6 +263,7 @@ fn begin(
     Some(Scope {
         session,
         call,
+        run,
         over: false,
     })
 }
@@ -238,7 +288,7 @@ fn collect(
 #[inline(always)]
 pub fn enter(scope: Option<&Scope>) -> Entered {
     match scope {
-        Some(scope) => Entered::push(&scope.session, Some(scope.call)),
+        Some(scope) => Entered::push(&scope.session, Some(scope.call), scope.run),
         None => Entered(None),
     }
 }

@@ -1,16 +1,24 @@
 //! One tracing session: what to record, the model's names, running, and the files at the end.
 
+#[cfg(feature = "fusion")]
+use std::collections::HashMap;
 use std::{
     marker::PhantomData,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use burn::module::Module;
 use wildmatch::WildMatch;
 
+#[cfg(feature = "fusion")]
+use super::fusion::{self, DeviceLog, LogSettings};
 use super::{
     Dump,
+    dump::{DumpLimits, DumpQueue},
     names::SegmentNames,
     record::Record,
     scope::{self, Entered},
@@ -22,16 +30,35 @@ use crate::{
 };
 
 /// What a session records and where it writes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) name: Option<String>,
     pub(crate) dump: Dump,
     pub(crate) dump_budget: Option<u64>,
+    pub(crate) dump_memory: u64,
     pub(crate) prune_layers: bool,
     pub(crate) gradients: bool,
+    pub(crate) annotations: bool,
     pub(crate) segments: SegmentNames,
     include: Vec<WildMatch>,
     exclude: Vec<WildMatch>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            name: None,
+            dump: Dump::default(),
+            dump_budget: None,
+            dump_memory: 256 << 20,
+            prune_layers: false,
+            gradients: false,
+            annotations: true,
+            segments: SegmentNames::default(),
+            include: Vec::new(),
+            exclude: Vec::new(),
+        }
+    }
 }
 
 impl Options {
@@ -52,8 +79,10 @@ impl Options {
                 serde_json::json!(format!("{:?}", self.dump).to_lowercase()),
             ),
             ("dump_budget", serde_json::json!(self.dump_budget)),
+            ("dump_memory", serde_json::json!(self.dump_memory)),
             ("prune_layers", serde_json::json!(self.prune_layers)),
             ("gradients", serde_json::json!(self.gradients)),
+            ("annotations", serde_json::json!(self.annotations)),
             ("include", serde_json::json!(patterns(&self.include))),
             ("exclude", serde_json::json!(patterns(&self.exclude))),
         ];
@@ -72,6 +101,16 @@ pub struct Shared {
     options: Options,
     record: Mutex<Record>,
     tensors: Mutex<TensorCache>,
+    /// Gives out the numbers of tensors.
+    ids: Arc<AtomicU64>,
+    dumps: DumpQueue,
+    /// How many runs began.
+    runs: AtomicU64,
+    #[cfg(feature = "fusion")]
+    device: Arc<DeviceLog>,
+    /// The records of devices' tensors, by their numbers.
+    #[cfg(feature = "fusion")]
+    on_device: Mutex<HashMap<u64, Arc<TensorRecord>>>,
 }
 
 impl Shared {
@@ -85,9 +124,39 @@ impl Shared {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Where tensor files are queued.
+    pub(crate) fn dumps(&self) -> &DumpQueue {
+        &self.dumps
+    }
+
+    /// The number of a run that begins.
+    pub(crate) fn next_run(&self) -> u64 {
+        self.runs.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// What this session learns of CubeCL devices.
+    #[cfg(feature = "fusion")]
+    pub(crate) fn device(&self) -> &Arc<DeviceLog> {
+        &self.device
+    }
+
     /// The record of a tensor: made now, unless the same tensor was seen before.
     pub(crate) fn describe(&self, seen: &Seen) -> Arc<TensorRecord> {
-        TensorCache::record(&self.tensors, seen, &self.options)
+        match seen {
+            Seen::Host(tensor) => {
+                TensorCache::record(&self.tensors, tensor, &self.ids, &self.options)
+            }
+            #[cfg(feature = "fusion")]
+            Seen::Device(tensor) => {
+                let id = self.device.see(&tensor.primitive);
+                let records = self.on_device.lock();
+                let mut records = records.unwrap_or_else(PoisonError::into_inner);
+                let record = records.entry(id);
+                record
+                    .or_insert_with(|| Arc::new(tensor.record(id)))
+                    .clone()
+            }
+        }
     }
 }
 
@@ -118,6 +187,15 @@ impl SessionBuilder {
         self
     }
 
+    /// The most bytes that tensor files on their way may hold, on the host and on devices together;
+    /// 256 MiB where not given. A program that is ahead of the disk waits. Only the results of
+    /// operations outside any traced method cannot wait: of these some are dropped, and the trace says
+    /// how many.
+    pub fn dump_memory(mut self, bytes: u64) -> Self {
+        self.options.dump_memory = bytes;
+        self
+    }
+
     /// Keep only the first and the last of three or more repeated layers in the two JSON files, as
     /// transformers does. The returned trace and the `.burnscope.jsonl` have them all.
     pub fn prune_layers(mut self, prune: bool) -> Self {
@@ -145,6 +223,13 @@ impl SessionBuilder {
         self
     }
 
+    /// Whether `#[burnscope::trace]` is heeded. Without it modules are concluded from the operations
+    /// of CubeCL devices alone, as for a model that has no annotation.
+    pub fn annotations(mut self, heed: bool) -> Self {
+        self.options.annotations = heed;
+        self
+    }
+
     /// Call the field `field` by `name` in every path, as for a checkpoint name that Rust cannot
     /// spell: `rename("self_", "self")`.
     pub fn rename(mut self, field: &str, name: &str) -> Self {
@@ -159,10 +244,43 @@ impl SessionBuilder {
     pub fn start(self) -> Result<Session, WriteError> {
         // Found out now rather than after a long run.
         format::prepare_folder(&self.folder)?;
+        let ids = Arc::new(AtomicU64::new(0));
+        let limits = DumpLimits {
+            total: self.options.dump_budget,
+            in_flight: usize::try_from(self.options.dump_memory).unwrap_or(usize::MAX),
+        };
+        let dumps = DumpQueue::new(self.folder.clone(), limits);
+        #[cfg(feature = "fusion")]
+        let device = {
+            let settings = LogSettings {
+                edges: self.options.dump == Dump::Repr,
+                operands: false,
+                dumps: (self.options.dump == Dump::Safetensors).then(|| dumps.clone()),
+            };
+            let device = DeviceLog::new(settings, ids.clone());
+            device.start().map_err(|source| WriteError::Io {
+                path: self.folder.clone(),
+                source,
+            })?;
+            device
+        };
+        let record = Record::new(
+            self.folder.clone(),
+            dumps.clone(),
+            #[cfg(feature = "fusion")]
+            device.clone(),
+        );
         let shared = Shared {
             options: self.options,
-            record: Mutex::new(Record::new(self.folder.clone())),
+            record: Mutex::new(record),
             tensors: Mutex::default(),
+            ids,
+            dumps,
+            runs: AtomicU64::new(0),
+            #[cfg(feature = "fusion")]
+            device,
+            #[cfg(feature = "fusion")]
+            on_device: Mutex::default(),
         };
         Ok(Session {
             shared: Arc::new(shared),
@@ -214,12 +332,16 @@ impl Session {
     /// Learns the names of every parameter and submodule of `model`, which gets the name `name`.
     ///
     /// Paths follow parameters, not addresses: the model may be moved or cloned afterwards. Lazy
-    /// parameters stay uninitialised.
+    /// parameters stay uninitialised, except on CubeCL devices: there operations know a parameter by
+    /// its memory, so it must have some.
     pub fn attach<M: Module>(&self, name: &str, model: &M) {
-        self.shared
-            .record()
-            .names
-            .attach(name, model, &self.shared.options.segments);
+        let segments = &self.shared.options.segments;
+        #[cfg(feature = "fusion")]
+        fusion::parameters(model, |path, tensor| {
+            let path = format!("{name}.{}", segments.rename(path));
+            self.shared.device.parameter(path, tensor);
+        });
+        self.shared.record().names.attach(name, model, segments);
     }
 
     /// Runs `run` with this session recording on this thread.
@@ -228,10 +350,20 @@ impl Session {
         run()
     }
 
+    /// Records on this thread as long as the result lives, which borrows nothing.
+    pub(crate) fn stay(&self) -> Stay {
+        Stay {
+            _entered: scope::stay(&self.shared),
+            _thread: PhantomData,
+        }
+    }
+
     /// Records on this thread until the guard is dropped. Do not hold it across an `.await`.
     pub fn enter(&self) -> SessionGuard<'_> {
         SessionGuard {
             _entered: scope::stay(&self.shared),
+            #[cfg(feature = "fusion")]
+            _drained: Drained(self),
             _session: PhantomData,
         }
     }
@@ -247,7 +379,13 @@ impl Session {
     fn write(&mut self) -> Result<Trace, WriteError> {
         self.finished = true;
         let options = self.shared.options();
-        let (trace, failure) = self.shared.record().finish(options);
+        #[cfg(feature = "fusion")]
+        let device = self.shared.device.finish();
+        let (trace, failure) = self.shared.record().finish(
+            options,
+            #[cfg(feature = "fusion")]
+            device,
+        );
         let mut shown = None;
         if options.prune_layers {
             let mut pruned = trace.clone();
@@ -283,7 +421,27 @@ impl Drop for Session {
 
 /// Recording on this thread; made by [`Session::enter`].
 pub struct SessionGuard<'s> {
+    // Dropped in this order.
     _entered: Entered,
+    #[cfg(feature = "fusion")]
+    _drained: Drained<'s>,
     /// A guard belongs to the thread whose stack it is on.
     _session: PhantomData<(&'s Session, *const ())>,
+}
+
+/// Sees to it that what its thread asked for is recorded before the session can end on another.
+#[cfg(feature = "fusion")]
+struct Drained<'s>(&'s Session);
+
+#[cfg(feature = "fusion")]
+impl Drop for Drained<'_> {
+    fn drop(&mut self) {
+        self.0.shared.device.drain();
+    }
+}
+
+/// Recording on this thread; made by [`Session::stay`].
+pub(crate) struct Stay {
+    _entered: Entered,
+    _thread: PhantomData<*const ()>,
 }

@@ -4,7 +4,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use burn::tensor::{self, Bytes, Tensor, TensorData, kind::Basic};
@@ -12,6 +15,8 @@ use burn::tensor::{self, Bytes, Tensor, TensorData, kind::Basic};
 #[cfg(feature = "flex")]
 use burn::backend::{BackendTensor, DispatchTensorKind, flex::FlexTensor};
 
+#[cfg(feature = "fusion")]
+use super::fusion;
 use super::session::Options;
 use crate::{
     format::torch_repr,
@@ -19,8 +24,58 @@ use crate::{
     trace::{Printed, TensorRecord, TensorValue},
 };
 
+/// A Burn tensor that was looked at.
+pub(crate) enum Seen {
+    /// Its elements can be read here and now.
+    Host(HostTensor),
+    /// It is, or will be, on a device that is asked about it and answers later.
+    #[cfg(feature = "fusion")]
+    Device(DeviceTensor),
+}
+
+impl Seen {
+    pub(crate) fn look<const D: usize, K: Basic>(tensor: &Tensor<D, K>) -> Self {
+        #[cfg(feature = "fusion")]
+        if let Some(primitive) = fusion::fusion_tensor(tensor) {
+            return Self::Device(DeviceTensor {
+                dtype: dtype(primitive.dtype),
+                shape: primitive.shape.iter().copied().collect(),
+                device: fusion::device_name(primitive.client.device()),
+                primitive,
+            });
+        }
+        Self::Host(HostTensor::look(tensor))
+    }
+}
+
+/// A tensor on a device.
+#[cfg(feature = "fusion")]
+pub(crate) struct DeviceTensor {
+    pub(crate) primitive: fusion::FusionTensor,
+    dtype: DType,
+    shape: Vec<usize>,
+    device: String,
+}
+
+#[cfg(feature = "fusion")]
+impl DeviceTensor {
+    /// Its record, without the numbers that the device has yet to give.
+    pub(crate) fn record(&self, id: u64) -> TensorRecord {
+        TensorRecord {
+            shape: self.shape.clone(),
+            dtype: self.dtype.clone(),
+            device: Some(self.device.clone()),
+            id: Some(id),
+            summary: None,
+            not_summarised: None,
+            printed: None,
+            value: None,
+        }
+    }
+}
+
 /// A Burn tensor whose elements can be read on the host.
-pub(crate) struct Seen {
+pub(crate) struct HostTensor {
     /// The type to record; differs from the stored one for a quantised tensor.
     dtype: DType,
     shape: Vec<usize>,
@@ -36,8 +91,8 @@ enum Storage {
     Copied { data: TensorData, dtype: DType },
 }
 
-impl Seen {
-    pub(crate) fn look<const D: usize, K: Basic>(tensor: &Tensor<D, K>) -> Self {
+impl HostTensor {
+    fn look<const D: usize, K: Basic>(tensor: &Tensor<D, K>) -> Self {
         let device = device_name(&tensor.device());
         let shape: Vec<usize> = tensor.shape().iter().copied().collect();
         let dtype = dtype(tensor.dtype());
@@ -146,7 +201,6 @@ struct Identity {
 #[derive(Default)]
 pub(crate) struct TensorCache {
     entries: HashMap<Identity, (Weak<Bytes>, Arc<TensorRecord>)>,
-    next_id: u64,
     /// When to look for dead entries next.
     sweep_at: usize,
 }
@@ -156,20 +210,26 @@ impl TensorCache {
     ///
     /// The lock is not held while the elements are read: that runs on a thread pool whose threads may
     /// be in sessions, too.
-    pub(crate) fn record(cache: &Mutex<Self>, seen: &Seen, options: &Options) -> Arc<TensorRecord> {
+    ///
+    /// `ids` gives out the session's numbers of tensors.
+    pub(crate) fn record(
+        cache: &Mutex<Self>,
+        seen: &HostTensor,
+        ids: &AtomicU64,
+        options: &Options,
+    ) -> Arc<TensorRecord> {
         // A panic cannot leave the cache inconsistent: every entry is whole when it is inserted.
         let lock = || cache.lock().unwrap_or_else(PoisonError::into_inner);
         let identity = seen.identity();
         let id = {
-            let mut cache = lock();
+            let cache = lock();
             if let Some((key, _)) = &identity
                 && let Some((alive, record)) = cache.entries.get(key)
                 && alive.strong_count() > 0
             {
                 return record.clone();
             }
-            cache.next_id += 1;
-            cache.next_id - 1
+            ids.fetch_add(1, Ordering::Relaxed)
         };
         let record = Arc::new(describe(seen, id, options));
         if let Some((key, weak)) = identity {
@@ -192,7 +252,7 @@ impl TensorCache {
     }
 }
 
-fn describe(seen: &Seen, id: u64, options: &Options) -> TensorRecord {
+fn describe(seen: &HostTensor, id: u64, options: &Options) -> TensorRecord {
     let mut record = TensorRecord {
         shape: seen.shape.clone(),
         dtype: seen.dtype.clone(),
@@ -223,6 +283,26 @@ fn describe(seen: &Seen, id: u64, options: &Options) -> TensorRecord {
     record
 }
 
+/// Completes a device's record with the numbers that it gave.
+#[cfg(feature = "fusion")]
+pub(crate) fn complete(record: &mut TensorRecord, numbers: &fusion::Numbers) {
+    let device = record.device.clone().filter(|device| device != "cpu");
+    let device = device.as_deref();
+    record.summary.clone_from(&numbers.summary);
+    if record.summary.is_none() {
+        record.not_summarised.clone_from(&numbers.refused);
+    }
+    if let Some(summary) = &record.summary
+        && matches!(record.dtype, DType::F32 | DType::F16 | DType::BF16)
+        && let Some(statistics) = Statistics::from_summary(summary, &record.dtype)
+    {
+        record.printed = printed(&statistics, &record.dtype, device);
+    }
+    if let (None, Some(edges)) = (&record.value, &numbers.edges) {
+        record.value = Some(TensorValue::Lines(torch_repr::edge_lines(edges, device)));
+    }
+}
+
 /// `None` for an empty tensor, of which PyTorch has no minimum.
 fn printed(statistics: &Statistics, dtype: &DType, device: Option<&str>) -> Option<Printed> {
     let text = |value| torch_repr::scalar(value, dtype, device);
@@ -234,7 +314,7 @@ fn printed(statistics: &Statistics, dtype: &DType, device: Option<&str>) -> Opti
     })
 }
 
-fn dtype(dtype: tensor::DType) -> DType {
+pub(crate) fn dtype(dtype: tensor::DType) -> DType {
     match dtype {
         tensor::DType::F64 => DType::F64,
         tensor::DType::F32 | tensor::DType::Flex32 => DType::F32,

@@ -55,6 +55,9 @@ pub(crate) enum Elements {
     Copied(Vec<u8>),
     /// Nothing: the session's budget for tensor files is used up.
     OverBudget,
+    /// The tensor itself, whose elements its device will be asked for.
+    #[cfg(feature = "fusion")]
+    OnDevice(super::fusion::FusionTensor),
 }
 
 /// A type whose values can be recorded as arguments and results of traced methods.
@@ -111,7 +114,7 @@ impl<'s> Recorder<'s> {
         }
     }
 
-    /// Records a tensor: summarised now, unless the same tensor was summarised before.
+    /// Records a tensor: summarised now or by its device, unless the same tensor was before.
     pub fn tensor<const D: usize, K: Basic>(&mut self, tensor: &Tensor<D, K>) -> Captured {
         let seen = Seen::look(tensor);
         let record = self.session.describe(&seen);
@@ -120,11 +123,15 @@ impl<'s> Recorder<'s> {
             Elements::NotWanted
         } else if let Some(bytes) = record.id.and_then(|id| self.copied.remove(&id)) {
             Elements::Copied(bytes)
-        } else if self.session.record().has_room(options, seen.bytes()) {
-            seen.row_major_bytes()
-                .map_or(Elements::NotWanted, Elements::Copied)
         } else {
-            Elements::OverBudget
+            match seen {
+                Seen::Host(host) if self.session.dumps().has_room(host.bytes()) => host
+                    .row_major_bytes()
+                    .map_or(Elements::NotWanted, Elements::Copied),
+                Seen::Host(_) => Elements::OverBudget,
+                #[cfg(feature = "fusion")]
+                Seen::Device(device) => Elements::OnDevice(device.primitive),
+            }
         };
         Captured::Tensor(CapturedTensor { record, elements })
     }

@@ -1,0 +1,100 @@
+//! The end of a session: files are waited for, devices' numbers put in their places, the trace built.
+
+#[cfg(feature = "fusion")]
+use super::fusion::DeviceTrace;
+use super::{
+    record::{CallId, Record},
+    session::Options,
+};
+use crate::{
+    format::{WriteError, jsonl::JsonlWriter},
+    trace::{Node, Trace},
+};
+
+impl Record {
+    /// Ends the session: waits for the tensor files, closes the journal, builds the trace.
+    pub(crate) fn finish(
+        &mut self,
+        options: &Options,
+        #[cfg(feature = "fusion")] device: DeviceTrace,
+    ) -> (Trace, Option<WriteError>) {
+        let (dropped, written) = self.dumps.finish();
+        if dropped.total > 0 {
+            self.note(format!(
+                "the dump budget of {} bytes was reached: {} tensors have a summary but no file",
+                options.dump_budget.unwrap_or_default(),
+                dropped.total,
+            ));
+        }
+        if dropped.in_flight > 0 {
+            self.note(format!(
+                "the device made tensors faster than they could be written within {} bytes of memory: \
+                 {} tensors have a summary but no file",
+                options.dump_memory, dropped.in_flight,
+            ));
+        }
+        let mut lost_files = false;
+        if let Err(lost) = written {
+            lost_files = true;
+            self.note(format!(
+                "{} tensor files could not be written, {} first",
+                lost.files, lost.name
+            ));
+            self.failure.get_or_insert(lost.error);
+        }
+        let complete = !lost_files
+            && !self.panicked
+            && self
+                .roots
+                .iter()
+                .all(|root| self.calls[root.0].node.complete);
+        self.open_journal(options);
+        #[cfg(feature = "fusion")]
+        let ops = self.complete(options, device);
+        #[cfg(not(feature = "fusion"))]
+        let ops = Vec::new();
+        if let Some(journal) = self.journal.take()
+            && let Err(error) = close(journal, &self.notes, complete)
+        {
+            self.failure.get_or_insert(error);
+        }
+        self.finished = true;
+        let name = self.name(options);
+        let roots = std::mem::take(&mut self.roots);
+        let trace = Trace {
+            name,
+            source: concat!("burnscope ", env!("CARGO_PKG_VERSION")).to_owned(),
+            roots: roots
+                .into_iter()
+                .filter_map(|root| self.build(root))
+                .collect(),
+            ops,
+            complete,
+            notes: std::mem::take(&mut self.notes),
+        };
+        (trace, self.failure.take())
+    }
+
+    /// The node of a call with its children; `None` where the filters leave nothing of it.
+    fn build(&mut self, id: CallId) -> Option<Node> {
+        let children = std::mem::take(&mut self.call(id).children);
+        let children: Vec<Node> = children
+            .into_iter()
+            .filter_map(|child| self.build(child))
+            .collect();
+        let call = self.call(id);
+        if !call.selected && children.is_empty() {
+            return None;
+        }
+        let mut node = std::mem::take(&mut call.node);
+        node.children = children;
+        Some(node)
+    }
+}
+
+fn close(mut journal: JsonlWriter, notes: &[String], complete: bool) -> Result<(), WriteError> {
+    for note in notes {
+        journal.note(note)?;
+    }
+    journal.finish(complete)
+}

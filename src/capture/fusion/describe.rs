@@ -1,0 +1,271 @@
+//! An operation of Burn's stream in words: its name, its tensors under their names, its other arguments.
+
+use burn_ir::{OperationIr, TensorId, TensorIr};
+use serde_json::Value;
+
+/// An operation about to run, as its device was asked for it.
+#[derive(Clone, Debug)]
+pub(super) struct Description {
+    /// Burn's name: `Matmul`.
+    pub(super) name: String,
+    pub(super) inputs: Vec<(String, TensorIr)>,
+    pub(super) outputs: Vec<(String, TensorIr)>,
+    pub(super) scalars: Vec<(String, String)>,
+    /// Whether it only describes memory anew where the device can do so.
+    pub(super) relabels: Relabels,
+}
+
+/// What an operation that shares its operand's memory does to the order of the elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Relabels {
+    /// It makes new elements.
+    No,
+    /// The same elements in the same order.
+    InOrder,
+    /// Fewer, repeated, or in another order.
+    Otherwise,
+}
+
+/// Operations that may share their operand's memory (their kernels copy where it cannot be shared).
+const RELABELLING: [(&str, Relabels); 7] = [
+    ("Reshape", Relabels::InOrder),
+    // A cast to the same element type.
+    ("Cast", Relabels::InOrder),
+    ("SwapDims", Relabels::Otherwise),
+    ("Permute", Relabels::Otherwise),
+    ("Expand", Relabels::Otherwise),
+    ("Slice", Relabels::Otherwise),
+    ("Unfold", Relabels::Otherwise),
+];
+
+impl Description {
+    /// `None` for what is no operation on tensors: the end of a tensor.
+    pub(super) fn of(operation: &OperationIr) -> Option<Self> {
+        if matches!(operation, OperationIr::Drop(_)) {
+            return None;
+        }
+        // Burn's own serialised form has the names of the arguments; it is the same for every one of
+        // some two hundred operations, the ones of later versions included.
+        let serialised = serde_json::to_value(operation).unwrap_or(Value::Null);
+        let (name, arguments) = unwrap_variants(&serialised);
+        let name = match operation {
+            OperationIr::Custom(custom) => custom.id.clone(),
+            _ => name.to_owned(),
+        };
+        let mut named = Named::default();
+        named.collect("", arguments);
+        let label = |position: usize, tensor: &TensorIr| {
+            let id = tensor.id.value();
+            let of_tensor = |(label, known): &&(String, u64)| *known == id && !label.is_empty();
+            // One tensor may be several arguments: `x * x` has `lhs` and `rhs`.
+            let labels: Vec<&str> = named
+                .tensors
+                .iter()
+                .filter(of_tensor)
+                .map(|(label, _)| label.as_str())
+                .collect();
+            labels
+                .get(position)
+                .or(labels.last())
+                .map_or_else(|| "out".to_owned(), |label| (*label).to_owned())
+        };
+        let labelled = |tensors: Vec<&TensorIr>| -> Vec<(String, TensorIr)> {
+            let mut before: Vec<TensorId> = Vec::new();
+            tensors
+                .into_iter()
+                .map(|tensor| {
+                    let position = before.iter().filter(|id| **id == tensor.id).count();
+                    before.push(tensor.id);
+                    (label(position, tensor), tensor.clone())
+                })
+                .collect()
+        };
+        let relabels = RELABELLING
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map_or(Relabels::No, |(_, relabels)| *relabels);
+        Some(Self {
+            inputs: labelled(operation.inputs().collect()),
+            outputs: labelled(operation.outputs().collect()),
+            scalars: named.scalars,
+            relabels,
+            name,
+        })
+    }
+}
+
+/// Goes through `{"NumericFloat": ["F32", {"Add": {..}}]}` to `Add` and its arguments.
+fn unwrap_variants(mut value: &Value) -> (&str, &Value) {
+    let mut name = "";
+    loop {
+        let inner = match value {
+            Value::Array(items) => items.last(),
+            Value::Object(entries) if entries.len() == 1 => {
+                let entry = entries.iter().next();
+                entry
+                    .filter(|(key, _)| key.starts_with(|c: char| c.is_ascii_uppercase()))
+                    .map(|(key, inner)| {
+                        name = key;
+                        inner
+                    })
+            }
+            _ => None,
+        };
+        match inner {
+            Some(inner) => value = inner,
+            None => return (name, value),
+        }
+    }
+}
+
+/// The longest text kept of an argument, in bytes.
+const TEXT_LIMIT: usize = 256;
+
+/// Arguments by their names.
+#[derive(Default)]
+struct Named {
+    tensors: Vec<(String, u64)>,
+    scalars: Vec<(String, String)>,
+}
+
+impl Named {
+    fn collect(&mut self, label: &str, value: &Value) {
+        match value {
+            Value::Object(entries) => {
+                if let Some(id) = tensor_id(value) {
+                    self.tensors.push((label.to_owned(), id));
+                } else if let (true, Some(inner)) = (entries.len() == 1, scalar(value)) {
+                    self.scalar(label, inner.to_string());
+                } else if label.is_empty() {
+                    for (key, inner) in entries {
+                        self.collect(key, inner);
+                    }
+                } else {
+                    for (key, inner) in entries {
+                        self.collect(&format!("{label}.{key}"), inner);
+                    }
+                }
+            }
+            Value::Array(items) if items.iter().any(|item| tensor_id(item).is_some()) => {
+                for (index, item) in items.iter().enumerate() {
+                    self.collect(&format!("{label}.{index}"), item);
+                }
+            }
+            Value::Null => {}
+            Value::String(text) => self.scalar(label, text.clone()),
+            other => self.scalar(label, other.to_string()),
+        }
+    }
+
+    fn scalar(&mut self, label: &str, mut text: String) {
+        // Sizes are told by the tensors' shapes.
+        if label.is_empty() || label == "accumulator_len" {
+            return;
+        }
+        if text.len() > TEXT_LIMIT {
+            text.truncate(text.floor_char_boundary(TEXT_LIMIT));
+            text.push('…');
+        }
+        self.scalars.push((label.to_owned(), text));
+    }
+}
+
+fn tensor_id(value: &Value) -> Option<u64> {
+    let entries = value.as_object()?;
+    entries.get("shape")?;
+    entries.get("status")?;
+    entries.get("id")?.get("value")?.as_u64()
+}
+
+/// The number in Burn's `{"Float": 0.5}`.
+fn scalar(value: &Value) -> Option<&Value> {
+    let entries = value.as_object()?;
+    ["Float", "Int", "UInt", "Bool"]
+        .iter()
+        .find_map(|kind| entries.get(*kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::DType;
+    use burn_ir::{
+        BinaryOpIr, CatOpIr, NumericOperationIr, OperationIr, ScalarIr, ScalarOpIr, SwapDimsOpIr,
+        TensorStatus,
+    };
+
+    use super::*;
+
+    fn tensor(id: u64) -> TensorIr {
+        TensorIr {
+            id: TensorId::new(id),
+            shape: vec![2, 3].into(),
+            status: TensorStatus::ReadOnly,
+            dtype: DType::F32,
+        }
+    }
+
+    fn labels(tensors: &[(String, TensorIr)]) -> Vec<(&str, u64)> {
+        tensors
+            .iter()
+            .map(|(label, tensor)| (label.as_str(), tensor.id.value()))
+            .collect()
+    }
+
+    #[test]
+    fn arguments_have_burns_names() {
+        let add = OperationIr::NumericFloat(
+            DType::F32,
+            NumericOperationIr::Mul(BinaryOpIr {
+                lhs: tensor(4),
+                rhs: tensor(4),
+                out: tensor(5),
+            }),
+        );
+        let described = Description::of(&add).unwrap();
+        assert_eq!(described.name, "Mul");
+        assert_eq!(labels(&described.inputs), [("lhs", 4), ("rhs", 4)]);
+        assert_eq!(labels(&described.outputs), [("out", 5)]);
+        assert_eq!(described.scalars, []);
+    }
+
+    #[test]
+    fn scalars_are_told_and_lists_numbered() {
+        let scaled = OperationIr::NumericFloat(
+            DType::F32,
+            NumericOperationIr::AddScalar(ScalarOpIr {
+                lhs: tensor(1),
+                rhs: ScalarIr::Float(0.5),
+                out: tensor(2),
+            }),
+        );
+        let described = Description::of(&scaled).unwrap();
+        assert_eq!(described.name, "AddScalar");
+        assert_eq!(described.scalars, [("rhs".to_owned(), "0.5".to_owned())]);
+
+        let joined = OperationIr::BaseFloat(burn_ir::BaseOperationIr::Cat(CatOpIr {
+            tensors: vec![tensor(1), tensor(2)],
+            dim: 1,
+            out: tensor(3),
+        }));
+        let described = Description::of(&joined).unwrap();
+        assert_eq!(described.name, "Cat");
+        assert_eq!(
+            labels(&described.inputs),
+            [("tensors.0", 1), ("tensors.1", 2)]
+        );
+        assert_eq!(described.scalars, [("dim".to_owned(), "1".to_owned())]);
+    }
+
+    #[test]
+    fn operations_that_relabel_memory_are_known() {
+        let swapped = OperationIr::BaseFloat(burn_ir::BaseOperationIr::SwapDims(SwapDimsOpIr {
+            input: tensor(1),
+            out: tensor(2),
+            dim1: 0,
+            dim2: 1,
+        }));
+        let described = Description::of(&swapped).unwrap();
+        assert_eq!(described.relabels, Relabels::Otherwise);
+        assert!(Description::of(&OperationIr::Drop(tensor(1))).is_none());
+    }
+}

@@ -1,0 +1,527 @@
+//! What a session learns of its devices: where threads were, what ran, and which summaries were started.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use burn_cubecl::fusion::CubeFusionHandle;
+use burn_fusion::stream::StreamId;
+use burn_ir::{HandleContainer, TensorId, TensorIr};
+
+use super::{
+    clock,
+    describe::{Description, Relabels},
+    dump::DeviceDump,
+    handle::{FusionTensor, Memory},
+    lane::{Lane, device_name},
+    marker,
+    observer::{Observing, Upcoming},
+    reader::{Numbers, Reader},
+    registry,
+    timeline::Timeline,
+};
+use crate::{
+    capture::{dump::DumpQueue, record::CallId, tensor},
+    trace::{Attribution, Op, Operand, Output, TensorRecord},
+};
+
+/// Where a thread was in a session: which of its runs, and in which call of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) run: u64,
+    pub(crate) call: Option<CallId>,
+}
+
+/// An operation with where it was asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Logged {
+    pub(crate) op: Op,
+    pub(crate) place: Place,
+    /// For each output whether its numbers are those of the operand that it aliases.
+    pub(crate) same_numbers: Vec<bool>,
+}
+
+/// All that a session's devices gave.
+#[derive(Debug, Default)]
+pub(crate) struct DeviceTrace {
+    pub(crate) ops: Vec<Logged>,
+    pub(crate) numbers: HashMap<u64, Numbers>,
+    /// Tensors that turned out to be others: another thread's identity of the same memory.
+    pub(crate) same: HashMap<u64, u64>,
+    /// Parameters that share their memory with the one that operations name.
+    pub(crate) tied: HashMap<String, Vec<String>>,
+    /// Files of operations' results, by the session's numbers of tensors.
+    pub(crate) files: HashMap<u64, String>,
+    pub(crate) notes: Vec<String>,
+}
+
+/// The part of a session that devices' threads write to.
+pub(crate) struct DeviceLog {
+    state: Mutex<State>,
+    settings: LogSettings,
+    /// Gives out the session's numbers of tensors.
+    ids: Arc<AtomicU64>,
+}
+
+/// What a session wants of its devices.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LogSettings {
+    /// The elements that PyTorch prints, besides the summary.
+    pub(crate) edges: bool,
+    /// Summaries also of what operations read that was there before, to tell whose fault a NaN is.
+    pub(crate) operands: bool,
+    /// Where the elements of every result go; `None` where only modules' tensors are dumped.
+    pub(crate) dumps: Option<DumpQueue>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By the stream of a thread.
+    timelines: HashMap<u64, Timeline<Place>>,
+    /// Streams as small numbers, by their place here.
+    streams: Vec<u64>,
+    /// The session's numbers of Burn's tensors.
+    ids: HashMap<u64, u64>,
+    /// The last tensor that was made in a piece of memory with this shape and these strides.
+    by_memory: HashMap<Extent, (TensorId, u64)>,
+    parameters: HashMap<Memory, Vec<String>>,
+    /// Tensors whose summary was started or refused.
+    begun: HashSet<u64>,
+    /// Of each device and stream: work is in order within a stream alone.
+    lanes: Vec<Lane>,
+    trace: DeviceTrace,
+    observing: Option<Observing>,
+    reader: Option<Reader>,
+    faults: Vec<String>,
+}
+
+/// A piece of memory with the shape and the strides that a tensor has there.
+type Extent = (Memory, Vec<usize>, Vec<usize>);
+
+fn extent(handle: &CubeFusionHandle, tensor: &TensorIr) -> Extent {
+    let shape = tensor.shape.iter().copied().collect();
+    (
+        Memory::of(handle),
+        shape,
+        handle.strides.iter().copied().collect(),
+    )
+}
+
+/// What is noted of an operation before it runs: running takes operands away.
+pub(super) struct Before {
+    operands: Vec<(u64, Option<Memory>)>,
+}
+
+impl State {
+    fn id(&mut self, tensor: u64, numbers: &AtomicU64) -> u64 {
+        let next = || numbers.fetch_add(1, Ordering::Relaxed);
+        *self.ids.entry(tensor).or_insert_with(next)
+    }
+
+    /// The number of a tensor that is there. Another thread's identity of a tensor is found by the
+    /// memory: while both are there, they share it and nothing is written to it.
+    fn known(
+        &mut self,
+        tensor: &TensorIr,
+        handles: &HandleContainer<CubeFusionHandle>,
+        numbers: &AtomicU64,
+    ) -> u64 {
+        if let Some(id) = self.ids.get(&tensor.id.value()) {
+            return *id;
+        }
+        let Some(handle) = handles.get_handle_ref(&tensor.id) else {
+            return self.id(tensor.id.value(), numbers);
+        };
+        match self.twin(tensor, handle, handles) {
+            Some(id) => {
+                self.ids.insert(tensor.id.value(), id);
+                id
+            }
+            None => {
+                let id = self.id(tensor.id.value(), numbers);
+                self.by_memory
+                    .insert(extent(handle, tensor), (tensor.id, id));
+                id
+            }
+        }
+    }
+
+    /// The number of the tensor that another identity of the same memory has.
+    fn twin(
+        &self,
+        tensor: &TensorIr,
+        handle: &CubeFusionHandle,
+        handles: &HandleContainer<CubeFusionHandle>,
+    ) -> Option<u64> {
+        let (twin, id) = self.by_memory.get(&extent(handle, tensor))?;
+        let alive = handles.get_handle_ref(twin)?;
+        let same = *twin != tensor.id && Memory::of(alive) == Memory::of(handle);
+        same.then_some(*id)
+    }
+
+    fn stream(&mut self, stream: u64) -> u64 {
+        let known = self.streams.iter().position(|known| *known == stream);
+        let place = known.unwrap_or_else(|| {
+            self.streams.push(stream);
+            self.streams.len() - 1
+        });
+        place as u64
+    }
+
+    fn lane(&mut self, handle: &CubeFusionHandle) -> &mut Lane {
+        let stream = StreamId::current();
+        let known = self
+            .lanes
+            .iter()
+            .position(|lane| lane.stream == stream && lane.device == handle.device);
+        let place = known.unwrap_or_else(|| {
+            self.lanes.push(Lane::new(handle, stream));
+            self.lanes.len() - 1
+        });
+        &mut self.lanes[place]
+    }
+
+    fn refuse(&mut self, id: u64, why: String) {
+        self.begun.insert(id);
+        let numbers = self.trace.numbers.entry(id).or_default();
+        numbers.refused.get_or_insert(why);
+    }
+
+    /// Starts a tensor's summary, once.
+    fn summarise(&mut self, id: u64, handle: &CubeFusionHandle, shape: &[usize], edges: bool) {
+        if !self.begun.insert(id) {
+            return;
+        }
+        match self.lane(handle).summarise(id, handle, shape, edges) {
+            Ok(None) => {}
+            Ok(Some(batch)) => {
+                if let Some(reader) = &self.reader {
+                    reader.submit(batch);
+                }
+            }
+            Err(why) => self.refuse(id, why),
+        }
+    }
+
+    fn parameter(&self, memory: Option<Memory>) -> Option<String> {
+        self.parameters.get(&memory?)?.first().cloned()
+    }
+}
+
+impl DeviceLog {
+    pub(crate) fn new(settings: LogSettings, ids: Arc<AtomicU64>) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::default(),
+            settings,
+            ids,
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Whole after every statement that could panic, at worst without one tensor.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins to be asked about every operation, if operations are seen in this process.
+    pub(crate) fn start(self: &Arc<Self>) -> std::io::Result<()> {
+        let reader = Reader::start(None)?;
+        let mut state = self.state();
+        state.reader = Some(reader);
+        if super::installed() {
+            state.observing = Some(Observing::begin());
+            drop(state);
+            registry::add(self);
+        }
+        Ok(())
+    }
+
+    /// From now on this thread is there.
+    pub(crate) fn moved(&self, place: Option<Place>) {
+        let (stream, now) = (StreamId::current(), clock::now());
+        self.state()
+            .timelines
+            .entry(stream.value)
+            .or_default()
+            .change(now, place);
+    }
+
+    /// Where a thread was when it asked for that tensor, if it was in a run of this session.
+    pub(super) fn place_at(&self, stream: StreamId, tensor: u64) -> Option<Place> {
+        self.state().timelines.get(&stream.value)?.at(tensor)
+    }
+
+    /// Has a tensor summarised where the program is now, unless it was before; returns its number.
+    pub(crate) fn see(self: &Arc<Self>, tensor: &FusionTensor) -> u64 {
+        clock::device_seen(tensor.client.device());
+        let mut state = self.state();
+        let known = state.ids.contains_key(&tensor.id.value());
+        let id = state.id(tensor.id.value(), &self.ids);
+        if known && state.begun.contains(&id) {
+            return id;
+        }
+        drop(state);
+        let log = self.clone();
+        marker::register(
+            tensor.clone(),
+            Box::new(move |tensor, handles| log.seen(id, tensor, handles)),
+        );
+        id
+    }
+
+    fn seen(&self, id: u64, tensor: &TensorIr, handles: &HandleContainer<CubeFusionHandle>) {
+        let Some(handle) = handles.get_handle_ref(&tensor.id) else {
+            return;
+        };
+        let shape: Vec<usize> = tensor.shape.iter().copied().collect();
+        let mut state = self.state();
+        let first = state.twin(tensor, handle, handles).unwrap_or(id);
+        if first == id {
+            state
+                .by_memory
+                .insert(extent(handle, tensor), (tensor.id, id));
+        } else {
+            state.trace.same.insert(id, first);
+        }
+        state.summarise(first, handle, &shape, self.settings.edges);
+    }
+
+    /// Learns that a tensor is this parameter.
+    pub(crate) fn parameter(self: &Arc<Self>, path: String, tensor: &FusionTensor) {
+        clock::device_seen(tensor.client.device());
+        let log = self.clone();
+        let action = move |tensor: &TensorIr, handles: &mut HandleContainer<CubeFusionHandle>| {
+            if let Some(handle) = handles.get_handle_ref(&tensor.id) {
+                let mut state = log.state();
+                let paths = state.parameters.entry(Memory::of(handle)).or_default();
+                if !paths.contains(&path) {
+                    paths.push(path);
+                }
+            }
+        };
+        marker::register(tensor.clone(), Box::new(action));
+    }
+
+    /// Has a tensor's elements written to a file, as they are where the program is now.
+    pub(crate) fn dump(self: &Arc<Self>, tensor: FusionTensor, dump: DeviceDump) {
+        let log = self.clone();
+        marker::register(
+            tensor,
+            Box::new(move |tensor, handles| {
+                let copy = match handles.get_handle_ref(&tensor.id) {
+                    Some(handle) => {
+                        let shape: Vec<usize> = tensor.shape.iter().copied().collect();
+                        log.state().lane(handle).copy(handle, &shape)
+                    }
+                    None => Err("the operation that makes it failed".to_owned()),
+                };
+                dump.copied(copy);
+            }),
+        );
+    }
+
+    /// Notes an operation's operands.
+    pub(super) fn before(
+        &self,
+        description: &Description,
+        handles: &HandleContainer<CubeFusionHandle>,
+    ) -> Before {
+        let mut state = self.state();
+        let mut operands = Vec::with_capacity(description.inputs.len());
+        for (_, input) in &description.inputs {
+            let handle = handles.get_handle_ref(&input.id);
+            let id = state.known(input, handles, &self.ids);
+            operands.push((id, handle.map(Memory::of)));
+            if self.settings.operands
+                && let Some(handle) = handle
+                && !state.begun.contains(&id)
+            {
+                let shape: Vec<usize> = input.shape.iter().copied().collect();
+                state.summarise(id, handle, &shape, false);
+            }
+        }
+        Before { operands }
+    }
+
+    /// Records an operation that ran, and starts the summaries of its results.
+    pub(super) fn after(
+        &self,
+        upcoming: &Upcoming,
+        place: Place,
+        before: Before,
+        handles: &mut HandleContainer<CubeFusionHandle>,
+    ) {
+        let description = &upcoming.description;
+        let mut state = self.state();
+        let state = &mut *state;
+        let mut device = String::new();
+        let mut outputs = Vec::with_capacity(description.outputs.len());
+        let mut same_numbers = Vec::with_capacity(description.outputs.len());
+        for (label, out) in &description.outputs {
+            let id = state.id(out.id.value(), &self.ids);
+            let shape: Vec<usize> = out.shape.iter().copied().collect();
+            let mut alias_of = None;
+            let mut in_order = false;
+            match handles.get_handle_ref(&out.id) {
+                None => state.refuse(id, "the operation failed".to_owned()),
+                Some(handle) => {
+                    let memory = Memory::of(handle);
+                    if device.is_empty() {
+                        device = device_name(&handle.device);
+                    }
+                    if description.relabels != Relabels::No {
+                        alias_of = before
+                            .operands
+                            .iter()
+                            .find(|(_, of)| of.is_some_and(|of| of.shares_allocation(memory)))
+                            .map(|(operand, _)| *operand);
+                        in_order = alias_of.is_some()
+                            && description.relabels == Relabels::InOrder
+                            && description
+                                .inputs
+                                .first()
+                                .is_some_and(|(_, input)| input.dtype == out.dtype);
+                    }
+                    state.by_memory.insert(extent(handle, out), (out.id, id));
+                    if alias_of.is_none() {
+                        state.summarise(id, handle, &shape, self.settings.edges);
+                    }
+                    // The results of traced methods are dumped as such.
+                    if alias_of.is_none() && place.call.is_none() {
+                        let order = state.trace.ops.len();
+                        let name = format!("op_{order:06}_{}.safetensors", label.replace('.', "_"));
+                        self.dump_result(state, (id, name), handle, out);
+                    }
+                }
+            }
+            same_numbers.push(in_order);
+            outputs.push(Output {
+                label: label.clone(),
+                tensor: Arc::new(TensorRecord {
+                    dtype: tensor::dtype(out.dtype),
+                    device: Some(device.clone()),
+                    id: Some(id),
+                    summary: None,
+                    not_summarised: None,
+                    printed: None,
+                    value: None,
+                    shape,
+                }),
+                alias_of,
+            });
+        }
+        let inputs = description
+            .inputs
+            .iter()
+            .zip(&before.operands)
+            .map(|((label, input), (id, memory))| Operand {
+                label: label.clone(),
+                id: *id,
+                shape: input.shape.iter().copied().collect(),
+                dtype: tensor::dtype(input.dtype),
+                parameter: state.parameter(*memory),
+            })
+            .collect();
+        let op = Op {
+            name: description.name.clone(),
+            order: state.trace.ops.len() as u64,
+            inputs,
+            outputs,
+            scalars: description.scalars.clone(),
+            stream: state.stream(upcoming.stream.value),
+            device,
+            backward: false,
+            attribution: Attribution::Exact,
+        };
+        state.trace.ops.push(Logged {
+            op,
+            place,
+            same_numbers,
+        });
+    }
+
+    /// Starts the dump of an operation's result, if there is room for it now: this thread never waits.
+    fn dump_result(
+        &self,
+        state: &mut State,
+        (id, name): (u64, String),
+        handle: &CubeFusionHandle,
+        out: &TensorIr,
+    ) {
+        let Some(queue) = &self.settings.dumps else {
+            return;
+        };
+        let (dtype, shape) = (
+            tensor::dtype(out.dtype),
+            out.shape.iter().copied().collect(),
+        );
+        let Some(size) = dtype.size() else { return };
+        let reserved = out.shape.num_elements() * size;
+        if !queue.try_reserve(reserved) {
+            return;
+        }
+        let dump = DeviceDump {
+            queue: queue.clone(),
+            name: name.clone(),
+            dtype,
+            shape,
+            reserved,
+        };
+        let copy = state.lane(handle).copy(handle, &dump.shape);
+        if copy.is_ok() {
+            state.trace.files.insert(id, name);
+        }
+        dump.copied(copy);
+    }
+
+    /// Notes that recording an operation went wrong; the operation itself did not.
+    pub(super) fn fault(&self, operation: &str) {
+        let mut state = self.state();
+        let text = format!("an operation {operation} could not be recorded: a fault of burnscope");
+        if !state.faults.contains(&text) {
+            state.faults.push(text);
+        }
+    }
+
+    /// Waits until what this thread asked for is on its way to the devices.
+    pub(crate) fn drain(&self) {
+        clock::drain();
+    }
+
+    /// Ends the recording and waits for the devices' results.
+    pub(crate) fn finish(self: &Arc<Self>) -> DeviceTrace {
+        clock::drain();
+        let unseen = super::installed() && !clock::any_device();
+        registry::remove(self);
+        let (mut trace, batches, reader) = {
+            let mut state = self.state();
+            state.observing = None;
+            let batches: Vec<_> = state.lanes.iter_mut().map(Lane::take).collect();
+            let mut trace = std::mem::take(&mut state.trace);
+            trace.notes.append(&mut state.faults);
+            if unseen {
+                trace.notes.push(
+                    "no device was at work yet, so no operation was seen: attach the model, or read \
+                     a result within the session"
+                        .to_owned(),
+                );
+            }
+            for paths in state.parameters.values() {
+                if let [first, _, ..] = paths.as_slice() {
+                    trace.tied.insert(first.clone(), paths.clone());
+                }
+            }
+            (trace, batches, state.reader.take())
+        };
+        if let Some(mut reader) = reader {
+            batches.into_iter().for_each(|batch| reader.submit(batch));
+            for (id, numbers) in reader.finish() {
+                trace.numbers.insert(id, numbers);
+            }
+        }
+        trace
+    }
+}

@@ -1,0 +1,30 @@
+//! The reach into Burn's `Fusion` decorator: every operation of a CubeCL device, and ordered markers.
+//!
+//! Two threads meet here. The caller's thread says which module call it is in and which tensors it
+//! wants seen; the device's own thread, where Burn runs operations some time later, records them in
+//! a [`DeviceLog`] and starts their summaries. Neither ever waits for the device: readings come back
+//! on a third thread.
+//!
+//! Semi-internal interfaces of Burn are used in `fuser`, `observer`, `marker` and `handle` alone.
+
+mod clock;
+mod describe;
+mod dump;
+mod fuser;
+mod handle;
+mod lane;
+mod log;
+mod marker;
+mod observer;
+mod parameters;
+mod reader;
+mod registry;
+mod timeline;
+
+pub(crate) use dump::DeviceDump;
+pub(crate) use fuser::{installed, register};
+pub(crate) use handle::{FusionTensor, fusion_tensor};
+pub(crate) use lane::device_name;
+pub(crate) use log::{DeviceLog, DeviceTrace, LogSettings, Logged, Place};
+pub(crate) use parameters::parameters;
+pub(crate) use reader::Numbers;

@@ -1,0 +1,7 @@
+//! Operations of a CubeCL device: recorded one by one, with no change to the model.
+//!
+//! The tests run on a software Vulkan device where there is one (Debian's `mesa-vulkan-drivers`), or
+//! else on the machine's own device. Without any adapter each prints that it is skipped.
+
+mod stream;
+mod support;

@@ -1,0 +1,106 @@
+//! The device of these tests, and what they look for in a trace.
+
+use std::sync::OnceLock;
+
+use burn::tensor::{Device, DeviceKind, Tensor};
+use burnscope::{
+    Dump, Session,
+    summary::Summary,
+    trace::{Node, Op, Output, Trace},
+};
+
+/// A software Vulkan device or the machine's own, with operations seen; `None` without any adapter.
+pub fn device() -> Option<Device> {
+    static DEVICE: OnceLock<Option<Device>> = OnceLock::new();
+    let device = DEVICE.get_or_init(|| {
+        // Kept for the life of the process, as in a program's `main`.
+        let installed = burnscope::install().expect("nothing ran before");
+        assert!(installed.session().is_none());
+        [DeviceKind::Cpu, DeviceKind::DefaultDevice]
+            .into_iter()
+            .find(|kind| {
+                let kind = match kind {
+                    DeviceKind::Cpu => cubecl::wgpu::WgpuDeviceKind::Cpu,
+                    _ => cubecl::wgpu::WgpuDeviceKind::DefaultDevice,
+                };
+                cubecl::Device::wgpu(kind).is_ok()
+            })
+            .map(|kind| {
+                let device = Device::wgpu(kind);
+                // A session without a model learns of a device once that is at work.
+                Tensor::<1>::zeros([1], &device).into_data();
+                device
+            })
+    });
+    if device.is_none() {
+        eprintln!("skipped: this machine has no adapter (install mesa-vulkan-drivers for one)");
+    }
+    device.clone()
+}
+
+/// What a session records of `run`.
+pub fn record<R>(run: impl FnOnce() -> R) -> (R, Trace) {
+    record_with(Dump::None, |_| (), run)
+}
+
+pub fn record_with<R>(
+    dump: Dump,
+    prepare: impl FnOnce(&Session),
+    run: impl FnOnce() -> R,
+) -> (R, Trace) {
+    let folder = tempfile::tempdir().unwrap();
+    let session = Session::builder(folder.path()).dump(dump).start().unwrap();
+    prepare(&session);
+    let result = session.run(run);
+    (result, session.finish().unwrap())
+}
+
+/// Every operation of a trace in program order, under whatever call it is.
+pub fn all_ops(trace: &Trace) -> Vec<&Op> {
+    fn collect<'t>(node: &'t Node, ops: &mut Vec<&'t Op>) {
+        ops.extend(&node.ops);
+        node.children.iter().for_each(|child| collect(child, ops));
+    }
+    let mut ops: Vec<&Op> = trace.ops.iter().collect();
+    trace.roots.iter().for_each(|root| collect(root, &mut ops));
+    ops.sort_by_key(|op| op.order);
+    ops
+}
+
+pub fn names(trace: &Trace) -> Vec<&str> {
+    all_ops(trace).iter().map(|op| op.name.as_str()).collect()
+}
+
+/// The only result of the only operation with that name.
+pub fn result<'t>(trace: &'t Trace, name: &str) -> &'t Output {
+    let found: Vec<&Op> = all_ops(trace)
+        .into_iter()
+        .filter(|op| op.name == name)
+        .collect();
+    assert_eq!(found.len(), 1, "{name} in {:?}", names(trace));
+    assert_eq!(found[0].outputs.len(), 1);
+    &found[0].outputs[0]
+}
+
+/// Counts, extremes and checksum equal, the rest within the tolerances of the kernel.
+pub fn assert_agrees(ours: &Summary, expected: &Summary) {
+    let close = |a: Option<f64>, b: Option<f64>, tolerance: f64| match (a, b) {
+        (Some(a), Some(b)) => {
+            (a - b).abs() <= tolerance * b.abs() + 1e-12 || a.is_nan() && b.is_nan() || a == b
+        }
+        (a, b) => a == b,
+    };
+    assert!(
+        close(ours.mean, expected.mean, 1e-6),
+        "{ours:?} {expected:?}"
+    );
+    assert!(close(ours.std, expected.std, 1e-5), "{ours:?} {expected:?}");
+    assert!(close(Some(ours.l2), Some(expected.l2), 1e-6));
+    let exact = |summary: &Summary| Summary {
+        mean: None,
+        std: None,
+        l2: 0.0,
+        ..summary.clone()
+    };
+    assert_eq!(exact(ours), exact(expected));
+}
