@@ -12,7 +12,7 @@ use burnscope::{
         jsonl::{self, Header, JsonlWriter},
         transformers::{Tree, read_from_slice, to_writer},
     },
-    summary::DType,
+    summary::{DType, TensorView, summarise},
     trace::{Attribution, Inputs, Node, TensorRecord, Trace, Value},
 };
 use generators::traces;
@@ -386,14 +386,18 @@ fn the_header_comes_back() {
     assert!(trace.source.starts_with("burnscope "));
 }
 
+/// The examples of records in the documentation.
+fn documented() -> Vec<&'static str> {
+    let docs = include_str!("../../docs/trace-format.md");
+    let examples = docs.split("```jsonl\n").skip(1);
+    examples
+        .filter_map(|rest| rest.split("```").next())
+        .collect()
+}
+
 #[test]
 fn the_documented_example_is_a_record() {
-    let docs = include_str!("../../docs/trace-format.md");
-    let example = docs
-        .split("```jsonl\n")
-        .nth(1)
-        .and_then(|rest| rest.split("```").next())
-        .expect("the documentation has an example");
+    let example = documented()[0];
     let trace = read(example.as_bytes()).unwrap();
     assert_eq!(count(&trace.roots), 4);
     let rotary = &trace.roots[0].children[0].children[1];
@@ -405,4 +409,57 @@ fn the_documented_example_is_a_record() {
     for line in example.lines().skip(1) {
         assert!(written.contains(&line), "{line}");
     }
+}
+
+#[test]
+fn the_documented_record_of_a_device_is_what_a_run_writes() {
+    let example = documented()[1];
+    let version = format!(
+        "\"schema\":\"{}.{}\"",
+        jsonl::SCHEMA_MAJOR,
+        jsonl::SCHEMA_MINOR
+    );
+    assert!(example.contains(&version));
+    let trace = read(example.as_bytes()).unwrap();
+    assert!(trace.complete && trace.notes.is_empty());
+    let mut root = trace.roots[0].clone();
+    let mut linear = root.children[0].clone();
+    let mut matmul = linear.ops[0].clone();
+    assert_eq!(matmul.attribution, Attribution::Inferred);
+    assert_eq!(matmul.inputs[1].parameter.as_deref(), Some("Mlp.up.weight"));
+    let Some(Value::Tensor(input)) = root.inputs.as_ref().map(|inputs| &inputs.args[0]) else {
+        panic!("no input");
+    };
+    let input = Arc::clone(input);
+    let elements = bytemuck::cast_slice(&[1f32, 2.0]);
+    let view = TensorView::contiguous(DType::F32, &[1, 2], elements).unwrap();
+    assert_eq!(input.summary, Some(summarise(&view)));
+
+    let pending = Arc::new(TensorRecord {
+        summary: None,
+        value: None,
+        ..(*input).clone()
+    });
+    for node in [&mut root, &mut linear] {
+        node.inputs = Some(Inputs {
+            args: vec![Value::Tensor(Arc::clone(&pending))],
+            kwargs: Vec::new(),
+        });
+    }
+    matmul.attribution = Attribution::Exact;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.jsonl");
+    let mut writer = JsonlWriter::create(&path, &Header::now("Mlp")).unwrap();
+    let outer = writer.enter(None, &root).unwrap();
+    writer.op(Some(outer), &matmul).unwrap();
+    writer.op(Some(outer), &root.ops[0]).unwrap();
+    writer.exit(outer, &root).unwrap();
+    writer.summary(&pending, &input).unwrap();
+    let inner = writer.enter(Some(outer), &linear).unwrap();
+    writer.ops(inner, &[matmul.order]).unwrap();
+    writer.exit(inner, &linear).unwrap();
+    writer.finish(true).unwrap();
+    let written = fs::read_to_string(&path).unwrap();
+    let lines = |text: &'_ str| text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(lines(&written), lines(example));
 }
