@@ -216,6 +216,9 @@ fn where_operations_belong_can_be_told_later_and_more_closely() {
         writer.ops(inner, &[]).unwrap();
         let exact = writer.enter(None, &node("N", 2)).unwrap();
         writer.ops(exact, &[14]).unwrap();
+        for order in [16, 15] {
+            writer.op(None, &op(order, &[], &[])).unwrap();
+        }
     });
     assert_eq!(
         lines(&text, "ops"),
@@ -237,7 +240,7 @@ fn where_operations_belong_can_be_told_later_and_more_closely() {
         [(10, Inferred), (11, Inferred), (13, Inferred)]
     );
     assert_eq!(found(&exact.ops), [(14, Exact)]);
-    assert!(trace.ops.is_empty());
+    assert_eq!(found(&trace.ops), [(15, Exact), (16, Exact)]);
 }
 
 #[test]
@@ -409,25 +412,36 @@ fn operations_of_calls_that_nest_too_deep_go_with_them() {
         )
         .unwrap();
     }
-    // All made by the outermost call, and told later to belong to an inner one.
-    for op in 0..CALLS {
-        writeln!(text, r#"{{"kind":"op","op":{op},"node":0,"name":"Exp","inputs":[],"outputs":[],"scalars":{{}},"stream":0,"device":""}}"#).unwrap();
-    }
+    writeln!(
+        text,
+        r#"{{"kind":"enter","node":{CALLS},"path":"N","step":0,"call":0}}"#
+    )
+    .unwrap();
+    let op = |text: &mut String, op: u64, node: u64| {
+        writeln!(
+            text,
+            r#"{{"kind":"op","op":{op},"node":{node},"name":"Exp","inputs":[],"outputs":[],"scalars":{{}},"stream":0,"device":""}}"#
+        )
+        .unwrap();
+    };
+    // Made by the outermost call, and told later to belong to an inner one.
+    (0..CALLS).for_each(|number| op(&mut text, number, 0));
+    // The way up from a call that the trace will not have is not searched.
+    op(&mut text, CALLS, CALLS);
     let half = CALLS / 2;
-    writeln!(
-        text,
-        r#"{{"kind":"ops","node":{},"ops":[[0,{half}]]}}"#,
-        MAX_CALL_DEPTH - 1
-    )
-    .unwrap();
-    writeln!(
-        text,
-        r#"{{"kind":"ops","node":{},"ops":[[{half},{half}]]}}"#,
-        CALLS - 1
-    )
-    .unwrap();
+    for (node, first, count) in [
+        (MAX_CALL_DEPTH as u64 - 1, 0, half),
+        (CALLS - 1, half, half + 1),
+    ] {
+        writeln!(
+            text,
+            r#"{{"kind":"ops","node":{node},"ops":[[{first},{count}]]}}"#
+        )
+        .unwrap();
+    }
     let trace = read(text.as_bytes()).unwrap();
-    assert_eq!(count(&trace.roots), MAX_CALL_DEPTH);
+    assert_eq!(count(&trace.roots), MAX_CALL_DEPTH + 1);
+    assert!(trace.roots[1].ops.is_empty() && trace.ops.is_empty());
     let mut node = &trace.roots[0];
     while let [child] = &node.children[..] {
         assert!(node.ops.is_empty());
