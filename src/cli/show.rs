@@ -19,7 +19,8 @@ use super::{
 Examples:
   burnscope show trace
   burnscope show trace --depth 3
-  burnscope show trace --filter '*.self_attn.*' --show-inputs")]
+  burnscope show trace --filter '*.self_attn.*' --show-inputs
+  burnscope show trace --filter '*.layers.0*' --ops")]
 pub struct ShowArguments {
     /// A folder with a trace, or one of its files
     trace: PathBuf,
@@ -40,6 +41,10 @@ pub fn run(arguments: &ShowArguments) -> Outcome {
     }
     if text.is_empty() {
         text = format!("{}\n", styled(FAINT, "the trace has no call"));
+    }
+    if arguments.tree.ops && !tree::has_ops(&trace) {
+        let none = "no operations here: only the .burnscope.jsonl record of a run on a GPU device has them";
+        text += &format!("{}\n", styled(FAINT, none));
     }
     if !trace.complete {
         text += &format!(

@@ -1,14 +1,14 @@
 //! A trace as a tree of lines in the terminal: modules, shapes, numbers.
 
+mod op;
+mod tensor;
+
 use std::fmt::Write;
 
-use burnscope::{
-    format::torch_repr::scientific,
-    summary::{Number, Summary},
-    trace::{Attribution, Node, TensorRecord, Trace, Value},
-};
+use burnscope::trace::{Attribution, Node, Part, Timeline, Trace};
 use wildmatch::WildMatch;
 
+use self::tensor::{collect, columns};
 use super::output::{BAD, FAINT, STRONG, printable, styled};
 
 /// What of a trace to show.
@@ -24,20 +24,42 @@ pub struct TreeArguments {
     /// Show what each module was given, too
     #[arg(long)]
     pub show_inputs: bool,
+    /// List every operation under the call that made it, in program order
+    ///
+    /// Calls made meanwhile stand between the operations. A line has the operation's number in program
+    /// order and its name; what it was given; what it made. `%7` is a tensor: the same number is the
+    /// same tensor, on the modules' lines, too, so that a value can be followed from the operation
+    /// that made it to those that read it. A parameter has its path after the number. `alias of %7`
+    /// has the memory of %7, only described anew. `backward` is a backward pass, `inferred` belongs to
+    /// its module by conclusion. Only the record of a run on a GPU device has operations.
+    #[arg(long)]
+    pub ops: bool,
     /// Show how long each call took
     #[arg(long)]
     pub show_time: bool,
 }
 
 /// One line, in columns.
+#[derive(Default)]
 struct Line {
     /// Branches of the tree and the module's name.
     tree: String,
     /// Its visible width.
     width: usize,
+    /// The module's type, or what an operation was given.
     kind: String,
+    is_op: bool,
     tensor: String,
     numbers: String,
+}
+
+impl Line {
+    /// What the column must hold: an operation may have many operands, and then its own line alone
+    /// is out of step.
+    fn kind_width(&self) -> usize {
+        let width = self.kind.chars().count();
+        if self.is_op { width.min(40) } else { width }
+    }
 }
 
 /// The whole tree, ready to print.
@@ -50,31 +72,38 @@ pub fn render(trace: &Trace, arguments: &TreeArguments) -> String {
     let mut renderer = Renderer {
         arguments,
         filters: &filters,
+        timeline: arguments.ops.then(|| Timeline::new(trace)),
         lines: Vec::new(),
     };
-    for root in trace.roots.iter().filter(|root| shown(root, &filters)) {
-        let path = printable(&root.path);
-        let mut name = styled(STRONG, &path);
-        let mut width = path.chars().count();
-        if trace.roots.len() > 1 {
-            let step = format!(" #{}", root.step);
-            width += step.chars().count();
-            name += &styled(FAINT, step);
+    let place = Place {
+        branch: "",
+        below: "",
+        depth: 1,
+    };
+    let parts = match &renderer.timeline {
+        Some(timeline) => timeline.roots(),
+        None => trace.roots.iter().map(Part::Call).collect(),
+    };
+    for part in parts {
+        match part {
+            Part::Op(op) if filters.is_empty() => renderer.op(op, None, &place),
+            Part::Call(root) if shown(root, &filters) => {
+                let path = printable(&root.path);
+                let mut name = styled(STRONG, &path);
+                let mut width = path.chars().count();
+                if trace.roots.len() > 1 {
+                    let step = format!(" #{}", root.step);
+                    width += step.chars().count();
+                    name += &styled(FAINT, step);
+                }
+                renderer.node(root, &name, width, &place);
+            }
+            Part::Op(_) | Part::Call(_) => {}
         }
-        let place = Place {
-            branch: "",
-            below: "",
-            depth: 1,
-        };
-        renderer.node(root, &name, width, &place);
     }
     let lines = renderer.lines;
     let tree = lines.iter().map(|line| line.width).max().unwrap_or(0);
-    let kind = lines
-        .iter()
-        .map(|line| line.kind.chars().count())
-        .max()
-        .unwrap_or(0);
+    let kind = lines.iter().map(Line::kind_width).max().unwrap_or(0);
     let tensor = lines
         .iter()
         .map(|line| line.tensor.chars().count())
@@ -98,16 +127,29 @@ pub fn render(trace: &Trace, arguments: &TreeArguments) -> String {
     text
 }
 
+/// Whether there is an operation to list.
+pub fn has_ops(trace: &Trace) -> bool {
+    fn made_any(node: &Node) -> bool {
+        !node.ops.is_empty() || node.children.iter().any(made_any)
+    }
+    !trace.ops.is_empty() || trace.roots.iter().any(made_any)
+}
+
+/// Whether the filters want the node itself, and not only something inside it.
+fn wanted(node: &Node, filters: &[WildMatch]) -> bool {
+    filters.is_empty() || filters.iter().any(|filter| filter.matches(&node.path))
+}
+
 fn shown(node: &Node, filters: &[WildMatch]) -> bool {
-    filters.is_empty()
-        || filters.iter().any(|filter| filter.matches(&node.path))
-        || node.children.iter().any(|child| shown(child, filters))
+    wanted(node, filters) || node.children.iter().any(|child| shown(child, filters))
 }
 
 /// The lines so far, and what to show.
 struct Renderer<'a> {
     arguments: &'a TreeArguments,
     filters: &'a [WildMatch],
+    /// Where operations are listed.
+    timeline: Option<Timeline<'a>>,
     lines: Vec<Line>,
 }
 
@@ -120,15 +162,15 @@ struct Place<'a> {
     depth: usize,
 }
 
-impl Renderer<'_> {
+impl<'a> Renderer<'a> {
     /// Adds the lines of a node, whose name is `width` characters wide, and of what is below it.
-    fn node(&mut self, node: &Node, name: &str, width: usize, place: &Place<'_>) {
+    fn node(&mut self, node: &'a Node, name: &str, width: usize, place: &Place<'_>) {
         let Place {
             branch,
             below,
             depth,
         } = *place;
-        let (arguments, filters) = (self.arguments, self.filters);
+        let arguments = self.arguments;
         let mut marks = Vec::new();
         if node.call > 0 {
             // As in the names of tensor files.
@@ -149,21 +191,10 @@ impl Renderer<'_> {
         {
             marks.push(format!("{:.2?}", std::time::Duration::from_nanos(elapsed)));
         }
-        let mark = if marks.is_empty() {
-            String::new()
-        } else {
-            format!(" ({})", marks.join(", "))
-        };
+        let mark = mark(&marks);
         let width = branch.chars().count() + width + mark.chars().count();
         let tree = format!("{}{name}{}", styled(FAINT, branch), styled(FAINT, &mark));
-        let children: Vec<&Node> = match arguments.depth {
-            Some(limit) if depth >= usize::from(limit) => Vec::new(),
-            _ => node
-                .children
-                .iter()
-                .filter(|child| shown(child, filters))
-                .collect(),
-        };
+        let parts = self.parts(node, depth);
         let mut tensors = Vec::new();
         if arguments.show_inputs
             && let Some(inputs) = &node.inputs
@@ -185,36 +216,23 @@ impl Renderer<'_> {
             None => {}
         }
         let kind = printable(node.kind.as_deref().unwrap_or_default());
-        let rest = if children.is_empty() {
+        let rest = if parts.is_empty() {
             below.to_owned()
         } else {
             format!("{below}│")
         };
-        let mut tensors = tensors.into_iter();
-        let (tensor, numbers) = tensors
-            .next()
-            .map(|(label, tensor)| columns(label, tensor))
-            .unwrap_or_default();
-        self.lines.push(Line {
+        let line = Line {
             tree,
             width,
             kind,
-            tensor,
-            numbers,
-        });
-        for (label, tensor) in tensors {
-            let (tensor, numbers) = columns(label, tensor);
-            self.lines.push(Line {
-                tree: styled(FAINT, &rest),
-                width: rest.chars().count(),
-                kind: String::new(),
-                tensor,
-                numbers,
-            });
-        }
-        let last = children.len().saturating_sub(1);
-        for (index, child) in children.into_iter().enumerate() {
-            let name = printable(child.name_below(node));
+            ..Line::default()
+        };
+        let tensors = tensors
+            .iter()
+            .map(|(label, tensor)| columns(label, *tensor, arguments.ops));
+        self.lines(line, &rest, tensors);
+        let last = parts.len().saturating_sub(1);
+        for (index, part) in parts.into_iter().enumerate() {
             let (branch, further) = if index == last {
                 ("└─ ", "   ")
             } else {
@@ -225,114 +243,60 @@ impl Renderer<'_> {
                 below: &format!("{below}{further}"),
                 depth: depth + 1,
             };
-            self.node(child, &name, name.chars().count(), &place);
-        }
-    }
-}
-
-/// Every tensor of a value with its place in it.
-fn collect<'t>(
-    tensors: &mut Vec<(String, Option<&'t TensorRecord>)>,
-    label: &str,
-    value: &'t Value,
-) {
-    match value {
-        Value::Tensor(tensor) => tensors.push((label.to_owned(), Some(tensor))),
-        Value::List(values) => {
-            for (index, value) in values.iter().enumerate() {
-                collect(tensors, &format!("{label}{index}: "), value);
+            match part {
+                Part::Op(op) => self.op(op, Some(node), &place),
+                Part::Call(child) => {
+                    let name = printable(child.name_below(node));
+                    self.node(child, &name, name.chars().count(), &place);
+                }
             }
         }
-        Value::Map(entries) => {
-            for (key, value) in entries {
-                collect(tensors, &format!("{label}{}: ", printable(key)), value);
-            }
-        }
-        // An argument that is no tensor may be what is wrong: a scale, a missing mask.
-        Value::Text(text) if label.starts_with('←') => {
-            tensors.push((format!("{label}{}", printable(text)), None));
-        }
-        Value::Text(_) => {}
     }
-}
 
-fn columns(label: String, tensor: Option<&TensorRecord>) -> (String, String) {
-    let Some(tensor) = tensor else {
-        // A state stands where the numbers would, an argument where the tensor would.
-        return match label.starts_with('←') {
-            true => (label, String::new()),
-            false => (String::new(), label),
+    /// What of the inside of a call at this depth is shown, in order.
+    fn parts(&self, node: &'a Node, depth: usize) -> Vec<Part<'a>> {
+        let limit = self.arguments.depth.map(usize::from);
+        let inside = limit.is_none_or(|limit| depth < limit);
+        let mut parts = match &self.timeline {
+            Some(timeline) => timeline.parts(node),
+            None => node.children.iter().map(Part::Call).collect(),
         };
-    };
-    let shape: Vec<String> = tensor.shape.iter().map(ToString::to_string).collect();
-    (
-        format!("{label}{}[{}]", tensor.dtype, shape.join(", ")),
-        numbers(tensor),
-    )
-}
-
-/// The statistics of a tensor: as PyTorch prints them where they are known in that form, so that two
-/// traces side by side agree to the letter, at full precision otherwise.
-fn numbers(tensor: &TensorRecord) -> String {
-    let flags = tensor.summary.as_ref().map(non_finite).unwrap_or_default();
-    if let Some(printed) = &tensor.printed {
-        let bare = |text: &str| {
-            let inner = text
-                .strip_prefix("tensor(")
-                .and_then(|text| text.strip_suffix(')'))
-                .unwrap_or(text);
-            printable(inner.split(',').next().unwrap_or(inner))
-        };
-        return format!(
-            "mean {:>11}  std {:>10}  min {:>11}  max {:>11}{flags}",
-            bare(&printed.mean),
-            bare(&printed.std),
-            bare(&printed.min),
-            bare(&printed.max)
-        );
+        parts.retain(|part| match part {
+            Part::Op(_) => wanted(node, self.filters),
+            Part::Call(child) => inside && shown(child, self.filters),
+        });
+        parts
     }
-    match (&tensor.summary, &tensor.not_summarised) {
-        (Some(summary), _) => summary_numbers(summary) + &flags,
-        (None, Some(reason)) => styled(FAINT, format!("not summarised: {}", printable(reason))),
-        (None, None) => String::new(),
+
+    /// Adds a line with the columns of the first tensor, and below it one for each of the others,
+    /// which go on with these branches.
+    fn lines(
+        &mut self,
+        first: Line,
+        branches: &str,
+        tensors: impl IntoIterator<Item = (String, String)>,
+    ) {
+        let mut tensors = tensors.into_iter();
+        let (tensor, numbers) = tensors.next().unwrap_or_default();
+        self.lines.push(Line {
+            tensor,
+            numbers,
+            ..first
+        });
+        self.lines.extend(tensors.map(|(tensor, numbers)| Line {
+            tree: styled(FAINT, branches),
+            width: branches.chars().count(),
+            tensor,
+            numbers,
+            ..Line::default()
+        }));
     }
 }
 
-/// How many elements are NaN or infinite, and where the first one is; nothing where there are none.
-fn non_finite(summary: &Summary) -> String {
-    let mut text = String::new();
-    for (count, what) in [
-        (summary.nan, "NaN"),
-        (summary.pos_inf, "+Inf"),
-        (summary.neg_inf, "-Inf"),
-    ] {
-        if count > 0 {
-            // Writing to a string does not fail.
-            let _ = write!(text, "  {}", styled(BAD, format!("{count} {what}")));
-        }
-    }
-    if let Some(first) = summary.first_non_finite {
-        let _ = write!(text, " {}", styled(BAD, format!("first at {first}")));
-    }
-    text
-}
-
-fn summary_numbers(summary: &Summary) -> String {
-    let (Some(mean), Some(min), Some(max)) = (summary.mean, summary.min, summary.max) else {
-        return styled(FAINT, "empty");
-    };
-    let mut text = format!("mean {:>11}", scientific(mean));
-    if let Some(std) = summary.std {
-        let _ = write!(text, "  std {:>10}", scientific(std));
-    }
-    let _ = write!(text, "  min {:>11}  max {:>11}", number(min), number(max));
-    text
-}
-
-fn number(number: Number) -> String {
-    match number {
-        Number::Int(value) => value.to_string(),
-        Number::UInt(value) => value.to_string(),
-        Number::Float(value) => scientific(value),
+/// What is to be said of a call or an operation behind its name.
+fn mark(marks: &[String]) -> String {
+    match marks {
+        [] => String::new(),
+        marks => format!(" ({})", marks.join(", ")),
     }
 }

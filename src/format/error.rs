@@ -182,6 +182,15 @@ pub enum WriteError {
         /// The call's number.
         node: u64,
     },
+    /// A call is said to have made an operation that never entered this record, or that belongs to
+    /// another call.
+    #[error("operation {op} is not in the record {} or belongs to another call", path.display())]
+    UnknownOp {
+        /// The record.
+        path: PathBuf,
+        /// The operation's place in program order.
+        op: u64,
+    },
     /// A tensor file's name that is not one plain file name.
     #[error("`{name}` is no plain file name")]
     BadName {

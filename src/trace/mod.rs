@@ -4,9 +4,11 @@
 
 mod op;
 mod prune;
+mod timeline;
 
 pub use op::{Op, Operand, Output};
 pub use prune::prune;
+pub use timeline::{Part, Timeline};
 
 use std::sync::Arc;
 

@@ -50,6 +50,7 @@ fn is_layer(node: &Node) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::Op;
 
     fn node(path: &str, children: Vec<Node>) -> Node {
         Node {
@@ -95,6 +96,32 @@ mod tests {
         );
         assert_eq!(root.children[1].pruned, ["M.layers.1"]);
         assert_eq!(root.children[2].pruned, ["M.layers.2"]);
+    }
+
+    #[test]
+    fn a_removed_layers_operations_go_with_it_and_no_others() {
+        let ops = |order| {
+            vec![Op {
+                order,
+                ..Op::default()
+            }]
+        };
+        let mut layers: Vec<Node> = (0..3).map(|at| layer(&format!("M.layers.{at}"))).collect();
+        for (order, layer) in (1..).zip(&mut layers) {
+            layer.ops = ops(order);
+        }
+        let mut root = node("M", layers);
+        root.ops = ops(0);
+        let mut trace = Trace {
+            roots: vec![root],
+            ops: ops(9),
+            ..Trace::default()
+        };
+        prune(&mut trace);
+        let root = &trace.roots[0];
+        assert_eq!((&trace.ops, &root.ops), (&ops(9), &ops(0)));
+        assert_eq!(root.children[0].ops, ops(1));
+        assert_eq!(root.children[1].ops, ops(3));
     }
 
     #[test]

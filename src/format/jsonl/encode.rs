@@ -6,20 +6,39 @@ use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use super::{
     Header, SCHEMA_MAJOR, SCHEMA_MINOR,
-    line::{EnterLine, ExitLine, FinishLine, NoteLine, PrintedLine, TensorLine},
+    line::{EnterLine, ExitLine, FinishLine, NoteLine, OpLine, OperandLine, OpsLine, OutputLine},
+    tensors::Tensors,
 };
 use crate::{
     format::{MAX_VALUE_DEPTH, error::TOO_DEEP},
-    trace::{Attribution, Inputs, Node, TensorRecord, TensorValue, Value},
+    trace::{Attribution, Inputs, Node, Op, TensorRecord, Value},
 };
 
-/// Turns events into lines and remembers which tensors have theirs.
+/// Turns events into lines and remembers what has been said.
 #[derive(Default)]
 pub(super) struct Encoder {
     /// Whole lines that the caller has yet to write and clear.
     pub(super) lines: Vec<u8>,
     tensors: Tensors,
-    calls: u64,
+    /// The calls by number.
+    calls: Vec<Call>,
+    /// The operations by number.
+    ops: Vec<Membership>,
+    /// The operations' numbers by their place in program order.
+    op_numbers: HashMap<u64, usize>,
+}
+
+/// What the record said of a call.
+struct Call {
+    parent: Option<u64>,
+    inferred: bool,
+}
+
+/// What the record said of where an operation belongs.
+struct Membership {
+    call: Option<u64>,
+    /// Whether it was told after the operation's line.
+    late: bool,
 }
 
 #[derive(Serialize)]
@@ -45,14 +64,12 @@ impl Encoder {
     /// Returns the call's number.
     pub(super) fn enter(&mut self, parent: Option<u64>, node: &Node) -> u64 {
         let inputs = node.inputs.as_ref();
-        for value in inputs.iter().flat_map(|inputs| {
-            let kwargs = inputs.kwargs.iter().map(|(_, value)| value);
-            inputs.args.iter().chain(kwargs)
-        }) {
-            self.tensors.write(value, 1, &mut self.lines);
+        for value in inputs.iter().flat_map(|inputs| inputs.values()) {
+            self.tensors.add_all(value, 1, &mut self.lines);
         }
-        let number = self.calls;
-        self.calls += 1;
+        let number = self.calls.len() as u64;
+        let inferred = node.attribution == Attribution::Inferred;
+        self.calls.push(Call { parent, inferred });
         let line = EnterLine {
             node: number,
             parent,
@@ -62,7 +79,7 @@ impl Encoder {
             step: node.step,
             call: node.call,
             order: (node.order != number).then_some(node.order),
-            inferred: node.attribution == Attribution::Inferred,
+            inferred,
             start_ns: node.time.map(|time| time.start_ns),
             inputs: inputs.map(|inputs| InputsLine(inputs, &self.tensors)),
         };
@@ -73,7 +90,7 @@ impl Encoder {
     pub(super) fn exit(&mut self, number: u64, node: &Node) {
         let outputs = node.outputs.as_ref();
         if let Some(value) = outputs {
-            self.tensors.write(value, 0, &mut self.lines);
+            self.tensors.add_all(value, 0, &mut self.lines);
         }
         let line = ExitLine {
             node: number,
@@ -87,7 +104,94 @@ impl Encoder {
 
     /// Whether [`Encoder::enter`] gave out this number.
     pub(super) fn knows(&self, number: u64) -> bool {
-        number < self.calls
+        number < self.calls.len() as u64
+    }
+
+    /// The call must be one that [`Encoder::enter`] gave out.
+    pub(super) fn op(&mut self, call: Option<u64>, op: &Op) {
+        let outputs = op.outputs.iter().map(|output| OutputLine {
+            label: Cow::Borrowed(&output.label),
+            tensor: self.tensors.add(&output.tensor, &mut self.lines),
+            alias_of: output.alias_of,
+        });
+        let outputs = outputs.collect();
+        let inputs = op.inputs.iter().map(|operand| OperandLine {
+            label: Cow::Borrowed(&operand.label),
+            id: operand.id,
+            shape: Cow::Borrowed(&operand.shape),
+            dtype: Cow::Owned(operand.dtype.to_string()),
+            parameter: operand.parameter.as_deref().map(Cow::Borrowed),
+        });
+        let number = self.ops.len();
+        let line = OpLine {
+            op: number as u64,
+            node: call,
+            name: Cow::Borrowed(&op.name),
+            order: (op.order != number as u64).then_some(op.order),
+            inputs: inputs.collect(),
+            outputs,
+            scalars: ScalarsLine(&op.scalars),
+            stream: op.stream,
+            device: Cow::Borrowed(&op.device),
+            backward: op.backward,
+            inferred: op.attribution == Attribution::Inferred,
+        };
+        push(&mut self.lines, "op", line);
+        self.ops.push(Membership { call, late: false });
+        self.op_numbers.insert(op.order, number);
+    }
+
+    /// Late numbers and elements of a tensor.
+    pub(super) fn summary(&mut self, tensor: &Arc<TensorRecord>, resolved: &TensorRecord) {
+        self.tensors.resolve(tensor, resolved, &mut self.lines);
+    }
+
+    /// Says that the operations with these places in program order belong to the call, which must be
+    /// one that [`Encoder::enter`] gave out. Fails, with the first place that has no operation or one
+    /// that belongs elsewhere, and says nothing then.
+    pub(super) fn ops(&mut self, call: u64, orders: &[u64]) -> Result<(), u64> {
+        let mut ranges: Vec<[u64; 2]> = Vec::new();
+        for (place, order) in orders.iter().enumerate() {
+            let number = self.op_numbers.get(order).copied();
+            let Some(number) = number.filter(|&number| self.may_belong(number, call)) else {
+                for order in &orders[..place] {
+                    self.ops[self.op_numbers[order]].late = false;
+                }
+                return Err(*order);
+            };
+            self.ops[number].late = true;
+            let number = number as u64;
+            match ranges.last_mut() {
+                Some([first, count]) if *first + *count == number => *count += 1,
+                _ => ranges.push([number, 1]),
+            }
+        }
+        for order in orders {
+            self.ops[self.op_numbers[order]].call = Some(call);
+        }
+        if !ranges.is_empty() {
+            let line = OpsLine {
+                node: call,
+                inferred: self.calls[call as usize].inferred,
+                ops: ranges,
+            };
+            push(&mut self.lines, "ops", line);
+        }
+        Ok(())
+    }
+
+    /// Whether an operation can be told now to belong to the call: that was not told before, and the
+    /// call lies in the one that its line named.
+    fn may_belong(&self, op: usize, call: u64) -> bool {
+        let Membership { call: known, late } = self.ops[op];
+        let mut around = Some(call);
+        while known.is_some() && around != known {
+            match around {
+                Some(inner) => around = self.calls[inner as usize].parent,
+                None => return false,
+            }
+        }
+        !late
     }
 
     pub(super) fn note(&mut self, text: &str) {
@@ -100,95 +204,19 @@ impl Encoder {
     }
 }
 
-fn push(lines: &mut Vec<u8>, kind: &'static str, body: impl Serialize) {
+pub(super) fn push(lines: &mut Vec<u8>, kind: &'static str, body: impl Serialize) {
     // Writing to memory does not fail, keys are strings, and no value's `Serialize` returns an error.
     serde_json::to_writer(&mut *lines, &Line { kind, body })
         .expect("a line's values have a JSON form");
     lines.push(b'\n');
 }
 
-/// The tensors that have a line.
-#[derive(Default)]
-struct Tensors {
-    /// By the record's address; the records are kept so that no address is used again.
-    by_address: HashMap<usize, (u64, Arc<TensorRecord>)>,
-    /// By the session's tensor number: the same tensor may come in several records, which differ
-    /// where each has a file of its own.
-    by_id: HashMap<u64, Vec<usize>>,
-    count: u64,
-}
+/// An operation's scalars as an object.
+struct ScalarsLine<'a>(&'a [(String, String)]);
 
-impl Tensors {
-    fn number(&self, tensor: &Arc<TensorRecord>) -> Option<u64> {
-        Some(self.by_address.get(&address(tensor))?.0)
-    }
-
-    /// Writes a line for each tensor in the value that has none; the value lies this deep.
-    fn write(&mut self, value: &Value, depth: usize, lines: &mut Vec<u8>) {
-        match value {
-            Value::Text(_) => {}
-            Value::List(_) | Value::Map(_) if depth >= MAX_VALUE_DEPTH => {}
-            Value::List(items) => items
-                .iter()
-                .for_each(|item| self.write(item, depth + 1, lines)),
-            Value::Map(entries) => entries
-                .iter()
-                .for_each(|(_, item)| self.write(item, depth + 1, lines)),
-            Value::Tensor(tensor) => {
-                if self.number(tensor).is_none() {
-                    let number = self.known_copy(tensor).unwrap_or_else(|| {
-                        let number = self.count;
-                        self.count += 1;
-                        push(lines, "tensor", tensor_line(number, tensor));
-                        number
-                    });
-                    let place = address(tensor);
-                    self.by_address.insert(place, (number, Arc::clone(tensor)));
-                    if let Some(id) = tensor.id {
-                        self.by_id.entry(id).or_default().push(place);
-                    }
-                }
-            }
-        }
-    }
-
-    /// The line of an equal record at another address. A NaN makes records unequal, which costs a
-    /// line and nothing else.
-    fn known_copy(&self, tensor: &Arc<TensorRecord>) -> Option<u64> {
-        self.by_id
-            .get(&tensor.id?)?
-            .iter()
-            .filter_map(|place| self.by_address.get(place))
-            .find_map(|(number, known)| (known == tensor).then_some(*number))
-    }
-}
-
-fn address(tensor: &Arc<TensorRecord>) -> usize {
-    Arc::as_ptr(tensor) as usize
-}
-
-fn tensor_line(number: u64, tensor: &TensorRecord) -> TensorLine<'_> {
-    let (lines, file) = match &tensor.value {
-        Some(TensorValue::Lines(lines)) => (Some(Cow::Borrowed(lines.as_slice())), None),
-        Some(TensorValue::File(name)) => (None, Some(Cow::Borrowed(name.as_str()))),
-        None => (None, None),
-    };
-    TensorLine {
-        tensor: number,
-        id: tensor.id,
-        dtype: Cow::Owned(tensor.dtype.to_string()),
-        shape: Cow::Borrowed(&tensor.shape),
-        device: tensor.device.as_deref().map(Cow::Borrowed),
-        summary: tensor.summary.as_ref().map(Into::into),
-        not_summarised: tensor.not_summarised.as_deref().map(Cow::Borrowed),
-        printed: tensor.printed.as_ref().map(|printed| PrintedLine {
-            mean: Cow::Borrowed(&printed.mean),
-            std: Cow::Borrowed(&printed.std),
-            min: Cow::Borrowed(&printed.min),
-            max: Cow::Borrowed(&printed.max),
-        }),
-        lines,
-        file,
+impl Serialize for ScalarsLine<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
     }
 }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use super::number::{Element, Hex, Real};
-use crate::summary::Summary;
+use crate::{summary::Summary, trace::Printed};
 
 /// A [`Summary`] in a tensor line.
 #[derive(Serialize, Deserialize)]
@@ -98,13 +98,52 @@ pub(super) struct TensorLine<'a> {
     pub(super) file: Option<Cow<'a, str>>,
 }
 
+/// What became known of a tensor after its line, with the keys of that line.
+#[derive(Serialize, Deserialize)]
+pub(super) struct LateLine<'a> {
+    /// The number of the tensor line.
+    pub(super) tensor: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) summary: Option<SummaryLine>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) not_summarised: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) printed: Option<PrintedLine<'a>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) lines: Option<Cow<'a, [String]>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) file: Option<Cow<'a, str>>,
+}
+
 /// The four texts of torch in a tensor line.
 #[derive(Serialize, Deserialize)]
 pub(super) struct PrintedLine<'a> {
-    pub(super) mean: Cow<'a, str>,
-    pub(super) std: Cow<'a, str>,
-    pub(super) min: Cow<'a, str>,
-    pub(super) max: Cow<'a, str>,
+    mean: Cow<'a, str>,
+    std: Cow<'a, str>,
+    min: Cow<'a, str>,
+    max: Cow<'a, str>,
+}
+
+impl<'a> From<&'a Printed> for PrintedLine<'a> {
+    fn from(printed: &'a Printed) -> Self {
+        Self {
+            mean: Cow::Borrowed(&printed.mean),
+            std: Cow::Borrowed(&printed.std),
+            min: Cow::Borrowed(&printed.min),
+            max: Cow::Borrowed(&printed.max),
+        }
+    }
+}
+
+impl From<PrintedLine<'_>> for Printed {
+    fn from(line: PrintedLine<'_>) -> Self {
+        Self {
+            mean: line.mean.into_owned(),
+            std: line.std.into_owned(),
+            min: line.min.into_owned(),
+            max: line.max.into_owned(),
+        }
+    }
 }
 
 /// A call begins; `I` is its inputs, borrowed when written and owned when read.
@@ -145,6 +184,59 @@ pub(super) struct ExitLine<'a, V> {
     /// False if the call was left by a panic.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub(super) complete: bool,
+}
+
+/// An operation; `S` is its scalars, borrowed when written and owned when read.
+#[derive(Serialize, Deserialize)]
+pub(super) struct OpLine<'a, S> {
+    /// The operation's number in the record: 0, 1, 2 in the order of the op lines.
+    pub(super) op: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) node: Option<u64>,
+    pub(super) name: Cow<'a, str>,
+    /// Left out where it equals `op`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) order: Option<u64>,
+    pub(super) inputs: Vec<OperandLine<'a>>,
+    pub(super) outputs: Vec<OutputLine<'a>>,
+    pub(super) scalars: S,
+    pub(super) stream: u64,
+    pub(super) device: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) backward: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) inferred: bool,
+}
+
+/// A tensor that an operation reads.
+#[derive(Serialize, Deserialize)]
+pub(super) struct OperandLine<'a> {
+    pub(super) label: Cow<'a, str>,
+    pub(super) id: u64,
+    pub(super) shape: Cow<'a, [usize]>,
+    pub(super) dtype: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) parameter: Option<Cow<'a, str>>,
+}
+
+/// A tensor that an operation makes.
+#[derive(Serialize, Deserialize)]
+pub(super) struct OutputLine<'a> {
+    pub(super) label: Cow<'a, str>,
+    /// The number of the tensor line.
+    pub(super) tensor: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) alias_of: Option<u64>,
+}
+
+/// Which call the operations of earlier lines were made in.
+#[derive(Serialize, Deserialize)]
+pub(super) struct OpsLine {
+    pub(super) node: u64,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) inferred: bool,
+    /// Ranges of the numbers of op lines: the first number and how many.
+    pub(super) ops: Vec<[u64; 2]>,
 }
 
 /// Something a person should know.

@@ -7,6 +7,8 @@ mod encode;
 mod line;
 mod number;
 mod read;
+mod record;
+mod tensors;
 mod value;
 mod write;
 
@@ -22,7 +24,7 @@ pub const FILE_SUFFIX: &str = ".burnscope.jsonl";
 pub const SCHEMA_MAJOR: u64 = 1;
 
 /// The schema's minor version: higher ones add keys and kinds of lines, which a reader skips.
-pub const SCHEMA_MINOR: u64 = 0;
+pub const SCHEMA_MINOR: u64 = 1;
 
 /// What a record says about its run before any call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

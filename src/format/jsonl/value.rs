@@ -1,6 +1,6 @@
 //! The values of a record's lines as they are read: tensors still by the number of their line.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, marker::PhantomData, sync::Arc};
 
 use serde::{
     Deserialize, Deserializer,
@@ -13,27 +13,34 @@ use crate::trace::{Inputs, TensorRecord, Value};
 pub(super) enum Encoded {
     Tensor(u64),
     List(Vec<Encoded>),
-    Map(Entries),
+    Map(Entries<Encoded>),
     Text(String),
 }
 
 /// A JSON object's entries in order; a key may come twice.
-pub(super) struct Entries(Vec<(String, Encoded)>);
+pub(super) struct Entries<V>(pub(super) Vec<(String, V)>);
 
 /// A call's inputs, their tensors not looked up yet.
 #[derive(Deserialize)]
 pub(super) struct EncodedInputs {
     args: Vec<Encoded>,
-    kwargs: Entries,
+    kwargs: Entries<Encoded>,
 }
 
 impl EncodedInputs {
-    /// Looks the tensors up.
-    pub(super) fn resolve(self, tensors: &[Arc<TensorRecord>]) -> Result<Inputs, UnknownTensor> {
-        Ok(Inputs {
-            args: resolve_list(self.args, tensors)?,
-            kwargs: self.kwargs.resolve(tensors)?,
-        })
+    /// As [`Encoded::check`].
+    pub(super) fn check(&self, tensors: usize) -> Result<(), UnknownTensor> {
+        let values = self.kwargs.0.iter().map(|(_, value)| value);
+        let mut values = self.args.iter().chain(values);
+        values.try_for_each(|value| value.check(tensors))
+    }
+
+    /// As [`Encoded::resolve`].
+    pub(super) fn resolve(self, tensors: &[Arc<TensorRecord>]) -> Inputs {
+        Inputs {
+            args: resolve_list(self.args, tensors),
+            kwargs: self.kwargs.resolve(tensors),
+        }
     }
 }
 
@@ -42,34 +49,48 @@ impl EncodedInputs {
 #[error("tensor {0} has no line before this one")]
 pub(super) struct UnknownTensor(u64);
 
+/// A tensor's place among the first `tensors` lines.
+pub(super) fn known_tensor(number: u64, tensors: usize) -> Result<usize, UnknownTensor> {
+    usize::try_from(number)
+        .ok()
+        .filter(|&place| place < tensors)
+        .ok_or(UnknownTensor(number))
+}
+
 impl Encoded {
-    /// Looks the tensors up.
-    pub(super) fn resolve(self, tensors: &[Arc<TensorRecord>]) -> Result<Value, UnknownTensor> {
-        Ok(match self {
-            Encoded::Text(text) => Value::Text(text),
-            Encoded::List(items) => Value::List(resolve_list(items, tensors)?),
-            Encoded::Map(entries) => Value::Map(entries.resolve(tensors)?),
-            Encoded::Tensor(number) => {
-                let tensor = usize::try_from(number).ok().and_then(|at| tensors.get(at));
-                Value::Tensor(Arc::clone(tensor.ok_or(UnknownTensor(number))?))
+    /// Whether all its tensors are among the first `tensors` lines.
+    pub(super) fn check(&self, tensors: usize) -> Result<(), UnknownTensor> {
+        match self {
+            Encoded::Text(_) => Ok(()),
+            Encoded::List(items) => items.iter().try_for_each(|item| item.check(tensors)),
+            Encoded::Map(Entries(entries)) => {
+                entries.iter().try_for_each(|(_, item)| item.check(tensors))
             }
-        })
+            Encoded::Tensor(number) => known_tensor(*number, tensors).map(drop),
+        }
+    }
+
+    /// Looks the tensors up, which must have been checked.
+    pub(super) fn resolve(self, tensors: &[Arc<TensorRecord>]) -> Value {
+        match self {
+            Encoded::Text(text) => Value::Text(text),
+            Encoded::List(items) => Value::List(resolve_list(items, tensors)),
+            Encoded::Map(entries) => Value::Map(entries.resolve(tensors)),
+            Encoded::Tensor(number) => Value::Tensor(Arc::clone(&tensors[number as usize])),
+        }
     }
 }
 
-impl Entries {
-    fn resolve(self, tensors: &[Arc<TensorRecord>]) -> Result<Vec<(String, Value)>, UnknownTensor> {
+impl Entries<Encoded> {
+    fn resolve(self, tensors: &[Arc<TensorRecord>]) -> Vec<(String, Value)> {
         let entries = self.0.into_iter();
         entries
-            .map(|(key, item)| Ok((key, item.resolve(tensors)?)))
+            .map(|(key, item)| (key, item.resolve(tensors)))
             .collect()
     }
 }
 
-fn resolve_list(
-    items: Vec<Encoded>,
-    tensors: &[Arc<TensorRecord>],
-) -> Result<Vec<Value>, UnknownTensor> {
+fn resolve_list(items: Vec<Encoded>, tensors: &[Arc<TensorRecord>]) -> Vec<Value> {
     items
         .into_iter()
         .map(|item| item.resolve(tensors))
@@ -123,22 +144,22 @@ impl<'de> Visitor<'de> for EncodedVisitor {
     }
 }
 
-impl<'de> Deserialize<'de> for Entries {
+impl<'de, V: Deserialize<'de>> Deserialize<'de> for Entries<V> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(EntriesVisitor)
+        deserializer.deserialize_map(EntriesVisitor(PhantomData))
     }
 }
 
-struct EntriesVisitor;
+struct EntriesVisitor<V>(PhantomData<V>);
 
-impl<'de> Visitor<'de> for EntriesVisitor {
-    type Value = Entries;
+impl<'de, V: Deserialize<'de>> Visitor<'de> for EntriesVisitor<V> {
+    type Value = Entries<V>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object of values")
+        f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries<V>, A::Error> {
         let mut entries = Vec::new();
         while let Some(entry) = map.next_entry()? {
             entries.push(entry);

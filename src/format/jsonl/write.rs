@@ -4,13 +4,14 @@ use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, Write},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use super::{Header, encode::Encoder};
 use crate::{
     atomic::{self, Durability},
     format::WriteError,
-    trace::{Node, Trace},
+    trace::{Node, Op, Part, TensorRecord, Timeline, Trace},
 };
 
 /// A call in a record, from its `enter` to its `exit`.
@@ -81,6 +82,58 @@ impl JsonlWriter {
     pub fn exit(&mut self, call: CallId, node: &Node) -> Result<(), WriteError> {
         self.check(call)?;
         self.encoder.exit(call.0, node);
+        self.flush()
+    }
+
+    /// A device was asked for an operation, by this call if that is known by now.
+    ///
+    /// Outputs that the record does not have yet get their tensor lines.
+    ///
+    /// # Errors
+    /// If the call is none of this record's, the disk refuses, or an earlier event failed.
+    pub fn op(&mut self, call: Option<CallId>, op: &Op) -> Result<(), WriteError> {
+        if let Some(call) = call {
+            self.check(call)?;
+        }
+        self.encoder.op(call.map(|call| call.0), op);
+        self.flush()
+    }
+
+    /// The numbers of a tensor became known after its line was written.
+    ///
+    /// The tensor is found by the record's address, else by its [`id`](TensorRecord::id). What
+    /// `resolved` has of summary (or the reason that there is none), printed statistics and elements
+    /// replaces what was written; what it lacks stays. Every other line with the same id that has no
+    /// numbers, written before or after, gets the numbers, too, but not the elements. Nothing is
+    /// written of a tensor that is not in the record.
+    ///
+    /// # Errors
+    /// If the disk refuses or an earlier event failed.
+    pub fn summary(
+        &mut self,
+        tensor: &Arc<TensorRecord>,
+        resolved: &TensorRecord,
+    ) -> Result<(), WriteError> {
+        self.encoder.summary(tensor, resolved);
+        self.flush()
+    }
+
+    /// Operations that are in the record turn out to belong directly to this call; `ops` are their
+    /// [`order`](Op::order)s. They are inferred where the call is.
+    ///
+    /// An operation that was written under a call can only go to a call inside that one, and none can
+    /// be told twice.
+    ///
+    /// # Errors
+    /// If the call or an operation is none of this record's, an operation belongs elsewhere already,
+    /// the disk refuses, or an earlier event failed. For the first two nothing is written.
+    pub fn ops(&mut self, call: CallId, ops: &[u64]) -> Result<(), WriteError> {
+        self.check(call)?;
+        let told = self.encoder.ops(call.0, ops);
+        told.map_err(|op| WriteError::UnknownOp {
+            path: self.path.clone(),
+            op,
+        })?;
         self.flush()
     }
 
@@ -199,29 +252,34 @@ pub fn write_to(out: &mut dyn Write, trace: &Trace) -> std::io::Result<()> {
         program: trace.source.clone(),
         ..Header::default()
     });
-    for root in &trace.roots {
-        write_call(out, &mut encoder, None, root)?;
-    }
+    let timeline = Timeline::new(trace);
+    write_parts(out, &mut encoder, &timeline, None, timeline.roots())?;
     trace.notes.iter().for_each(|note| encoder.note(note));
     encoder.finish(trace.complete);
     out.write_all(&encoder.lines)
 }
 
-fn write_call(
+fn write_parts<'t>(
     out: &mut dyn Write,
     encoder: &mut Encoder,
-    parent: Option<u64>,
-    node: &Node,
+    timeline: &Timeline<'t>,
+    call: Option<u64>,
+    parts: Vec<Part<'t>>,
 ) -> std::io::Result<()> {
-    let number = encoder.enter(parent, node);
-    for child in &node.children {
-        write_call(out, encoder, Some(number), child)?;
+    for part in parts {
+        match part {
+            Part::Op(op) => encoder.op(call, op),
+            Part::Call(node) => {
+                let number = encoder.enter(call, node);
+                write_parts(out, encoder, timeline, Some(number), timeline.parts(node))?;
+                let elapsed = node.time.is_some_and(|time| time.elapsed_ns.is_some());
+                if node.complete || elapsed || node.outputs.is_some() || !node.pruned.is_empty() {
+                    encoder.exit(number, node);
+                }
+            }
+        }
+        out.write_all(&encoder.lines)?;
+        encoder.lines.clear();
     }
-    let elapsed = node.time.is_some_and(|time| time.elapsed_ns.is_some());
-    if node.complete || elapsed || node.outputs.is_some() || !node.pruned.is_empty() {
-        encoder.exit(number, node);
-    }
-    out.write_all(&encoder.lines)?;
-    encoder.lines.clear();
     Ok(())
 }

@@ -1,5 +1,9 @@
 //! The record holds a whole trace, survives a crash, and no file makes its reader panic.
 
+mod generators;
+mod late;
+mod operations;
+
 use std::{fmt::Write as _, fs, path::Path, sync::Arc};
 
 use burnscope::{
@@ -8,9 +12,10 @@ use burnscope::{
         jsonl::{self, Header, JsonlWriter},
         transformers::{Tree, read_from_slice, to_writer},
     },
-    summary::{DType, Number, Summary},
-    trace::{Attribution, Inputs, Node, Printed, TensorRecord, TensorValue, Time, Trace, Value},
+    summary::{DType, TensorView, summarise},
+    trace::{Attribution, Inputs, Node, TensorRecord, Trace, Value},
 };
+use generators::traces;
 use proptest::prelude::*;
 
 fn read(bytes: &[u8]) -> Result<Trace, ReadError> {
@@ -30,158 +35,6 @@ fn exact(trace: &Trace) -> String {
 
 fn count(nodes: &[Node]) -> usize {
     nodes.iter().map(|node| 1 + count(&node.children)).sum()
-}
-
-fn real() -> impl Strategy<Value = f64> {
-    prop_oneof![
-        any::<f64>(),
-        any::<u64>().prop_map(f64::from_bits),
-        any::<i32>().prop_map(f64::from),
-        prop_oneof![
-            Just(f64::NAN),
-            Just(f64::INFINITY),
-            Just(f64::NEG_INFINITY),
-            Just(-0.0),
-            Just(f64::from_bits(1)),
-            Just(1e16),
-            Just(9_007_199_254_740_993.0)
-        ],
-    ]
-}
-
-fn number() -> impl Strategy<Value = Number> {
-    prop_oneof![
-        any::<i64>().prop_map(Number::Int),
-        (i64::MAX as u64 + 1..).prop_map(Number::UInt),
-        real().prop_map(Number::Float),
-    ]
-}
-
-prop_compose! {
-    fn summary()(
-        counts in any::<[u64; 5]>(),
-        reals in [real(), real(), real(), real()],
-        elements in (proptest::option::of(number()), proptest::option::of(number())),
-        some in any::<[bool; 3]>(),
-        first_non_finite in proptest::option::of(any::<u64>()),
-        checksum in any::<u64>(),
-    ) -> Summary {
-        Summary {
-            count: counts[0],
-            mean: some[0].then_some(reals[0]),
-            std: some[1].then_some(reals[1]),
-            min: elements.0,
-            max: elements.1,
-            nan: counts[1],
-            pos_inf: counts[2],
-            neg_inf: counts[3],
-            zeros: counts[4],
-            abs_max: some[2].then_some(reals[2]),
-            l2: reals[3],
-            first_non_finite,
-            checksum,
-        }
-    }
-}
-
-fn dtype() -> impl Strategy<Value = DType> {
-    prop_oneof![
-        Just(DType::F32),
-        Just(DType::BF16),
-        Just(DType::Bool),
-        Just(DType::U64),
-        Just(DType::F8E4M3),
-        "[a-z_0-9]{1,8}".prop_map(DType::Quantized),
-        "torch\\.complex[a-z]{1,8}".prop_map(DType::Other),
-    ]
-}
-
-fn word() -> impl Strategy<Value = String> {
-    prop_oneof![".{0,12}", "[a-z.]{0,12}", "(tensor|map|kind|value)"]
-}
-
-prop_compose! {
-    fn tensor()(
-        shape in proptest::collection::vec(0usize..70_000, 0..3),
-        dtype in dtype(),
-        device in proptest::option::of(word()),
-        id in proptest::option::of(0u64..5),
-        summary in proptest::option::of(summary()),
-        not_summarised in proptest::option::of(word()),
-        printed in proptest::option::of([word(), word(), word(), word()]),
-        value in proptest::option::of(prop_oneof![
-            proptest::collection::vec(word(), 0..3).prop_map(TensorValue::Lines),
-            word().prop_map(TensorValue::File),
-        ]),
-    ) -> TensorRecord {
-        TensorRecord {
-            shape, dtype, device, id, summary, not_summarised, value,
-            printed: printed.map(|[mean, std, min, max]| Printed { mean, std, min, max }),
-        }
-    }
-}
-
-fn value() -> impl Strategy<Value = Value> {
-    let leaf = prop_oneof![
-        word().prop_map(Value::Text),
-        tensor().prop_map(|tensor| Value::Tensor(Arc::new(tensor))),
-    ];
-    leaf.prop_recursive(3, 12, 3, |inner| {
-        prop_oneof![
-            proptest::collection::vec(inner.clone(), 0..3).prop_map(Value::List),
-            proptest::collection::vec((word(), inner), 0..3).prop_map(Value::Map),
-        ]
-    })
-}
-
-prop_compose! {
-    fn call()(
-        words in (word(), proptest::option::of(word()), proptest::option::of(word())),
-        numbers in any::<[u64; 3]>(),
-        inputs in proptest::option::of((
-            proptest::collection::vec(value(), 0..3),
-            proptest::collection::vec((word(), value()), 0..3),
-        )),
-        outputs in proptest::option::of(value()),
-        time in proptest::option::of((any::<u64>(), proptest::option::of(any::<u64>()))),
-        flags in any::<[bool; 2]>(),
-        pruned in proptest::collection::vec(word(), 0..2),
-    ) -> Node {
-        Node {
-            path: words.0,
-            kind: words.1,
-            method: words.2,
-            step: numbers[0],
-            call: numbers[1],
-            order: numbers[2],
-            inputs: inputs.map(|(args, kwargs)| Inputs { args, kwargs }),
-            outputs,
-            children: Vec::new(),
-            time: time.map(|(start_ns, elapsed_ns)| Time { start_ns, elapsed_ns }),
-            attribution: if flags[0] { Attribution::Inferred } else { Attribution::Exact },
-            complete: flags[1],
-            pruned,
-        }
-    }
-}
-
-fn calls() -> impl Strategy<Value = Node> {
-    call().prop_recursive(4, 12, 3, |inner| {
-        (call(), proptest::collection::vec(inner, 0..3))
-            .prop_map(|(node, children)| Node { children, ..node })
-    })
-}
-
-prop_compose! {
-    fn traces()(
-        name in word(),
-        source in word(),
-        roots in proptest::collection::vec(calls(), 0..3),
-        complete in any::<bool>(),
-        notes in proptest::collection::vec(word(), 0..3),
-    ) -> Trace {
-        Trace { name, source, roots, ops: Vec::new(), complete, notes }
-    }
 }
 
 proptest! {
@@ -415,9 +268,9 @@ fn a_record_of_another_major_version_is_refused_and_a_later_minor_is_read() {
     }
     let later = [
         &header("1.7"),
-        r#"{"kind":"op","name":"matmul","inputs":[1,2,{"x":null}]}"#,
+        r#"{"kind":"kernel","name":"matmul","inputs":[1,2,{"x":null}]}"#,
         r#"{"kind":"enter","node":0,"path":"M","step":0,"call":0,"new":1}"#,
-        r#"{"kind":"op"}"#,
+        r#"{"kind":"kernel"}"#,
         r#"{"kind":"exit","node":0}"#,
         r#"{"kind":"finish","complete":true}"#,
     ]
@@ -425,7 +278,10 @@ fn a_record_of_another_major_version_is_refused_and_a_later_minor_is_read() {
     let trace = read(later.as_bytes()).unwrap();
     assert_eq!(count(&trace.roots), 1);
     assert!(trace.complete);
-    assert_eq!(trace.notes, ["skipped 2 lines of the unknown kind `op`"]);
+    assert_eq!(
+        trace.notes,
+        ["skipped 2 lines of the unknown kind `kernel`"]
+    );
 }
 
 #[test]
@@ -530,14 +386,18 @@ fn the_header_comes_back() {
     assert!(trace.source.starts_with("burnscope "));
 }
 
+/// The examples of records in the documentation.
+fn documented() -> Vec<&'static str> {
+    let docs = include_str!("../../docs/trace-format.md");
+    let examples = docs.split("```jsonl\n").skip(1);
+    examples
+        .filter_map(|rest| rest.split("```").next())
+        .collect()
+}
+
 #[test]
 fn the_documented_example_is_a_record() {
-    let docs = include_str!("../docs/trace-format.md");
-    let example = docs
-        .split("```jsonl\n")
-        .nth(1)
-        .and_then(|rest| rest.split("```").next())
-        .expect("the documentation has an example");
+    let example = documented()[0];
     let trace = read(example.as_bytes()).unwrap();
     assert_eq!(count(&trace.roots), 4);
     let rotary = &trace.roots[0].children[0].children[1];
@@ -549,4 +409,57 @@ fn the_documented_example_is_a_record() {
     for line in example.lines().skip(1) {
         assert!(written.contains(&line), "{line}");
     }
+}
+
+#[test]
+fn the_documented_record_of_a_device_is_what_a_run_writes() {
+    let example = documented()[1];
+    let version = format!(
+        "\"schema\":\"{}.{}\"",
+        jsonl::SCHEMA_MAJOR,
+        jsonl::SCHEMA_MINOR
+    );
+    assert!(example.contains(&version));
+    let trace = read(example.as_bytes()).unwrap();
+    assert!(trace.complete && trace.notes.is_empty());
+    let mut root = trace.roots[0].clone();
+    let mut linear = root.children[0].clone();
+    let mut matmul = linear.ops[0].clone();
+    assert_eq!(matmul.attribution, Attribution::Inferred);
+    assert_eq!(matmul.inputs[1].parameter.as_deref(), Some("Mlp.up.weight"));
+    let Some(Value::Tensor(input)) = root.inputs.as_ref().map(|inputs| &inputs.args[0]) else {
+        panic!("no input");
+    };
+    let input = Arc::clone(input);
+    let elements = bytemuck::cast_slice(&[1f32, 2.0]);
+    let view = TensorView::contiguous(DType::F32, &[1, 2], elements).unwrap();
+    assert_eq!(input.summary, Some(summarise(&view)));
+
+    let pending = Arc::new(TensorRecord {
+        summary: None,
+        value: None,
+        ..(*input).clone()
+    });
+    for node in [&mut root, &mut linear] {
+        node.inputs = Some(Inputs {
+            args: vec![Value::Tensor(Arc::clone(&pending))],
+            kwargs: Vec::new(),
+        });
+    }
+    matmul.attribution = Attribution::Exact;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.jsonl");
+    let mut writer = JsonlWriter::create(&path, &Header::now("Mlp")).unwrap();
+    let outer = writer.enter(None, &root).unwrap();
+    writer.op(Some(outer), &matmul).unwrap();
+    writer.op(Some(outer), &root.ops[0]).unwrap();
+    writer.exit(outer, &root).unwrap();
+    writer.summary(&pending, &input).unwrap();
+    let inner = writer.enter(Some(outer), &linear).unwrap();
+    writer.ops(inner, &[matmul.order]).unwrap();
+    writer.exit(inner, &linear).unwrap();
+    writer.finish(true).unwrap();
+    let written = fs::read_to_string(&path).unwrap();
+    let lines = |text: &'_ str| text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(lines(&written), lines(example));
 }
