@@ -3,6 +3,9 @@
 //! It decides what is recorded and when; it computes no statistics and formats no files itself.
 
 mod dump;
+#[cfg(any(feature = "fusion", test))]
+#[allow(dead_code, reason = "nothing sees operations yet")]
+mod infer;
 mod names;
 mod place;
 pub(crate) mod probe;
