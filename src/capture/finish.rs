@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     format::{WriteError, jsonl::JsonlWriter},
-    trace::{Node, Trace},
+    trace::{Node, Trace, arrange},
 };
 
 impl Record {
@@ -50,9 +50,9 @@ impl Record {
                 .all(|root| self.calls[root.0].node.complete);
         self.open_journal(options);
         #[cfg(feature = "fusion")]
-        let ops = self.complete(options, device);
+        let (concluded, ops) = self.complete(options, device);
         #[cfg(not(feature = "fusion"))]
-        let ops = Vec::new();
+        let (concluded, ops) = (Vec::new(), Vec::new());
         if let Some(journal) = self.journal.take()
             && let Err(error) = close(journal, &self.notes, complete)
         {
@@ -61,17 +61,19 @@ impl Record {
         self.finished = true;
         let name = self.name(options);
         let roots = std::mem::take(&mut self.roots);
-        let trace = Trace {
+        let mut trace = Trace {
             name,
             source: concat!("burnscope ", env!("CARGO_PKG_VERSION")).to_owned(),
             roots: roots
                 .into_iter()
                 .filter_map(|root| self.build(root))
+                .chain(concluded)
                 .collect(),
             ops,
             complete,
             notes: std::mem::take(&mut self.notes),
         };
+        arrange(&mut trace);
         (trace, self.failure.take())
     }
 
@@ -87,7 +89,8 @@ impl Record {
             return None;
         }
         let mut node = std::mem::take(&mut call.node);
-        node.children = children;
+        // Beside those that were concluded.
+        node.children.extend(children);
         Some(node)
     }
 }

@@ -1,14 +1,24 @@
 //! What devices tell only at the end, put in its place: numbers of tensors, operations of calls.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use super::{
     fusion::{DeviceTrace, Logged, Numbers},
+    infer::{Inferred, infer},
     record::{CallId, Record},
     session::Options,
     tensor,
 };
-use crate::trace::{Inputs, Op, TensorRecord, TensorValue, Value};
+use crate::{
+    format::{
+        WriteError,
+        jsonl::{self, JsonlWriter},
+    },
+    trace::{Inputs, Node, Op, TensorRecord, TensorValue, Value},
+};
 
 /// The completed records of tensors, each made once.
 struct Resolver {
@@ -71,6 +81,17 @@ impl Resolver {
         kwargs.for_each(|(_, value)| self.value(value));
     }
 
+    fn node(&mut self, node: &mut Node) {
+        if let Some(inputs) = &mut node.inputs {
+            self.inputs(inputs);
+        }
+        if let Some(outputs) = &mut node.outputs {
+            self.value(outputs);
+        }
+        let children = node.children.iter_mut();
+        children.for_each(|child| self.node(child));
+    }
+
     fn op(&mut self, op: &mut Op) {
         for operand in &mut op.inputs {
             operand.id = self.id(operand.id);
@@ -105,8 +126,14 @@ impl Resolver {
 }
 
 impl Record {
-    /// Completes every call with what its devices told; returns the operations of no call.
-    pub(super) fn complete(&mut self, options: &Options, device: DeviceTrace) -> Vec<Op> {
+    /// Completes every call with what its devices told, and concludes the calls that nobody announced.
+    ///
+    /// Returns the root calls so concluded and the operations of no call.
+    pub(super) fn complete(
+        &mut self,
+        options: &Options,
+        device: DeviceTrace,
+    ) -> (Vec<Node>, Vec<Op>) {
         for note in device.notes {
             self.note(note);
         }
@@ -117,28 +144,140 @@ impl Record {
             done: HashMap::new(),
         };
         resolver.share_numbers(&device.ops);
-        for index in 0..self.calls.len() {
-            let call = CallId(index);
-            let node = &mut self.call(call).node;
-            if let Some(inputs) = &mut node.inputs {
+        for call in &mut self.calls {
+            if let Some(inputs) = &mut call.node.inputs {
                 resolver.inputs(inputs);
             }
-            if let Some(outputs) = &mut node.outputs {
+            if let Some(outputs) = &mut call.node.outputs {
                 resolver.value(outputs);
             }
         }
-        let mut outside = Vec::new();
+        self.journal_with(|journal| {
+            let mut told: Vec<_> = resolver.done.values().collect();
+            told.sort_by_key(|(before, _)| before.id);
+            told.into_iter()
+                .filter(|(before, after)| !Arc::ptr_eq(before, after))
+                .try_for_each(|(before, after)| journal.summary(before, after))
+        });
+        let mut outside: BTreeMap<(u64, u64), Vec<Op>> = BTreeMap::new();
         for logged in device.ops {
             let mut op = logged.op;
             resolver.op(&mut op);
-            match logged.place.call {
-                Some(call) if self.calls[call.0].selected => self.call(call).node.ops.push(op),
+            let call = logged.place.call;
+            if call.is_some_and(|call| !self.calls[call.0].selected) {
                 // The filters want neither the module nor its operations.
-                Some(_) => {}
-                None => outside.push(op),
+                continue;
+            }
+            let journaled = call.and_then(|call| self.calls[call.0].journaled);
+            self.journal_with(|journal| journal.op(journaled, &op));
+            match call {
+                Some(call) => self.call(call).node.ops.push(op),
+                None => {
+                    let stretch = (logged.place.run, op.stream);
+                    outside.entry(stretch).or_default().push(op);
+                }
             }
         }
-        let _ = options;
-        outside
+        for index in 0..self.calls.len() {
+            self.conclude_within(options, &mut resolver, CallId(index));
+        }
+        let mut roots = Vec::new();
+        let mut rest = Vec::new();
+        for ops in outside.into_values() {
+            let Inferred {
+                calls,
+                rest: left,
+                notes,
+            } = infer(self.names.tree(), None, ops);
+            notes.into_iter().for_each(|note| self.note(note));
+            rest.extend(left);
+            for mut root in calls {
+                let step = (self.roots.len() + roots.len()) as u64;
+                resolver.node(&mut root);
+                self.number(&mut root, step);
+                if let Some(root) = select(options, root) {
+                    self.journal_node(None, &root);
+                    roots.push(root);
+                }
+            }
+        }
+        rest.sort_by_key(|op| op.order);
+        (roots, rest)
     }
+
+    /// Concludes the calls of modules without annotation that a seen call made.
+    fn conclude_within(&mut self, options: &Options, resolver: &mut Resolver, id: CallId) {
+        let node = &mut self.call(id).node;
+        if node.ops.is_empty() {
+            return;
+        }
+        let ops = std::mem::take(&mut node.ops);
+        let (path, step) = (node.path.clone(), node.step);
+        let Inferred { calls, rest, notes } = infer(self.names.tree(), Some(&path), ops);
+        notes.into_iter().for_each(|note| self.note(note));
+        let parent = self.calls[id.0].journaled;
+        let mut concluded = Vec::new();
+        for mut call in calls {
+            resolver.node(&mut call);
+            self.number(&mut call, step);
+            if let Some(call) = select(options, call) {
+                self.journal_node(parent, &call);
+                concluded.push(call);
+            }
+        }
+        let node = &mut self.call(id).node;
+        node.ops = rest;
+        node.children = concluded;
+    }
+
+    /// Numbers the calls of each path on from those that were seen.
+    fn number(&mut self, node: &mut Node, step: u64) {
+        node.step = step;
+        let count = self.counts.entry((step, node.path.clone())).or_default();
+        node.call = std::mem::replace(count, *count + 1);
+        let children = node.children.iter_mut();
+        children.for_each(|child| self.number(child, step));
+    }
+
+    fn journal_node(&mut self, parent: Option<jsonl::CallId>, node: &Node) {
+        let mut entered = None;
+        self.journal_with(|journal| {
+            let call = journal.enter(parent, node)?;
+            entered = Some(call);
+            let ops: Vec<u64> = node.ops.iter().map(|op| op.order).collect();
+            journal.ops(call, &ops)
+        });
+        for child in &node.children {
+            self.journal_node(entered, child);
+        }
+        if let Some(call) = entered {
+            self.journal_with(|journal| journal.exit(call, node));
+        }
+    }
+
+    fn journal_with(&mut self, write: impl FnOnce(&mut JsonlWriter) -> Result<(), WriteError>) {
+        if let Some(journal) = &mut self.journal
+            && let Err(error) = write(journal)
+        {
+            self.failed(error);
+        }
+    }
+}
+
+/// What the filters leave of a concluded call.
+fn select(options: &Options, mut node: Node) -> Option<Node> {
+    let children = std::mem::take(&mut node.children);
+    node.children = children
+        .into_iter()
+        .filter_map(|child| select(options, child))
+        .collect();
+    if !options.selects(&node.path) {
+        if node.children.is_empty() {
+            return None;
+        }
+        node.inputs = None;
+        node.outputs = None;
+        node.ops.clear();
+    }
+    Some(node)
 }

@@ -6,6 +6,8 @@ mod dump;
 mod finish;
 #[cfg(feature = "fusion")]
 mod fusion;
+#[cfg(any(feature = "fusion", test))]
+mod infer;
 mod install;
 #[cfg(feature = "fusion")]
 mod late;

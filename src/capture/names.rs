@@ -9,6 +9,9 @@ use burn::{
     tensor::{Bool, Int, Tensor},
 };
 
+#[cfg(any(feature = "fusion", test))]
+use super::infer::{DebugText, ModuleTree};
+
 /// Rules that turn field names into the checkpoint's where Rust cannot spell them (`self_` → `self`).
 ///
 /// Each rule replaces one whole path segment.
@@ -47,6 +50,12 @@ pub(crate) struct ModuleNames {
     /// Every path, parameterless modules included.
     known: HashSet<String>,
     roots: Vec<String>,
+    /// What calls are concluded with where only operations are seen.
+    #[cfg(any(feature = "fusion", test))]
+    tree: ModuleTree,
+    /// The tree's number for each parameter.
+    #[cfg(any(feature = "fusion", test))]
+    in_tree: HashMap<ParamId, usize>,
 }
 
 /// The walk of one module: its parameters with their paths, relative to it.
@@ -55,7 +64,20 @@ struct Walk {
     path: Vec<String>,
     params: Vec<(ParamId, String)>,
     kinds: Vec<(String, String)>,
-    entered: Vec<String>,
+    entered: Vec<Entered>,
+}
+
+/// One field that a walk came to.
+#[derive(Clone, Debug)]
+pub(crate) struct Entered {
+    /// Its path relative to the module walked.
+    pub(crate) path: String,
+    /// What contains it, as Burn says it: `Struct:Linear`, `Enum:Activation`, `Vec`.
+    #[cfg_attr(
+        not(any(feature = "fusion", test)),
+        expect(dead_code, reason = "only operations need it")
+    )]
+    pub(crate) container: String,
 }
 
 /// Visits parameters of every kind by `self.param(id)`. Only identities are read: a lazy parameter must
@@ -92,7 +114,10 @@ impl ModuleVisitor for Walk {
             .map_or(container, |(_, kind)| kind);
         self.kinds.push((self.path.join("."), kind.to_owned()));
         self.path.push(name.to_owned());
-        self.entered.push(self.path.join("."));
+        self.entered.push(Entered {
+            path: self.path.join("."),
+            container: container.to_owned(),
+        });
     }
 
     fn exit_module(&mut self, _: &str, _: &str) {
@@ -154,6 +179,14 @@ impl ModuleNames {
             "" => root.to_owned(),
             path => format!("{root}.{}", names.rename(path)),
         };
+        #[cfg(any(feature = "fusion", test))]
+        self.tree.add(
+            full,
+            &walk.entered,
+            &walk.params,
+            &mut self.in_tree,
+            &DebugText::of(model),
+        );
         for (id, path) in walk.params {
             self.by_param.entry(id).or_default().push(full(&path));
         }
@@ -162,8 +195,15 @@ impl ModuleNames {
         }
         self.known.insert(root.to_owned());
         self.known
-            .extend(walk.entered.iter().map(|path| full(path)));
+            .extend(walk.entered.iter().map(|field| full(&field.path)));
         self.roots.push(root.to_owned());
+    }
+
+    /// The attached models' modules, to conclude calls from operations.
+    #[cfg(any(feature = "fusion", test))]
+    #[allow(dead_code, reason = "nothing sees operations yet")]
+    pub(crate) fn tree(&self) -> &ModuleTree {
+        &self.tree
     }
 
     /// The name of the first attached model.

@@ -2,10 +2,12 @@
 //!
 //! It is plain data: it knows neither Burn nor any file format.
 
+mod arrange;
 mod op;
 mod prune;
 mod timeline;
 
+pub use arrange::arrange;
 pub use op::{Op, Operand, Output};
 pub use prune::prune;
 pub use timeline::{Part, Timeline};

@@ -72,7 +72,7 @@ pub(crate) struct DeviceLog {
 pub(crate) struct LogSettings {
     /// The elements that PyTorch prints, besides the summary.
     pub(crate) edges: bool,
-    /// Summaries also of what operations read that was there before, to tell whose fault a NaN is.
+    /// Summaries also of the parameters that operations read, to tell whose fault a NaN is.
     pub(crate) operands: bool,
     /// Where the elements of every result go; `None` where only modules' tensors are dumped.
     pub(crate) dumps: Option<DumpQueue>,
@@ -335,12 +335,12 @@ impl DeviceLog {
             let handle = handles.get_handle_ref(&input.id);
             let id = state.known(input, handles, &self.ids);
             operands.push((id, handle.map(Memory::of)));
-            if self.settings.operands
-                && let Some(handle) = handle
+            if let Some(handle) = handle
                 && !state.begun.contains(&id)
+                && (self.settings.operands || state.parameter(Some(Memory::of(handle))).is_none())
             {
                 let shape: Vec<usize> = input.shape.iter().copied().collect();
-                state.summarise(id, handle, &shape, false);
+                state.summarise(id, handle, &shape, self.settings.edges);
             }
         }
         Before { operands }

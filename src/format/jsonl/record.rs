@@ -16,7 +16,9 @@ use super::{
 use crate::{
     format::{MAX_CALL_DEPTH, error::shorten},
     summary::DType,
-    trace::{Attribution, Node, Op, Operand, Output, TensorRecord, TensorValue, Time, Trace},
+    trace::{
+        Attribution, Node, Op, Operand, Output, TensorRecord, TensorValue, Time, Trace, arrange,
+    },
 };
 
 /// What the lines so far tell.
@@ -353,14 +355,16 @@ impl Record {
                 "skipped {count} lines of the unknown kind `{kind}`"
             ));
         }
-        Trace {
+        let mut trace = Trace {
             name: header.name.clone(),
             source: header.program.clone(),
             roots,
             ops: free_ops,
             complete: self.finished && self.complete,
             notes: self.notes,
-        }
+        };
+        arrange(&mut trace);
+        trace
     }
 }
 
