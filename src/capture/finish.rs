@@ -85,7 +85,7 @@ impl Record {
             .filter_map(|child| self.build(child))
             .collect();
         let call = self.call(id);
-        if !call.selected && children.is_empty() {
+        if !call.selected && children.is_empty() && call.node.children.is_empty() {
             return None;
         }
         let mut node = std::mem::take(&mut call.node);

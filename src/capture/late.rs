@@ -163,14 +163,7 @@ impl Record {
         for logged in device.ops {
             let mut op = logged.op;
             resolver.op(&mut op);
-            let call = logged.place.call;
-            if call.is_some_and(|call| !self.calls[call.0].selected) {
-                // The filters want neither the module nor its operations.
-                continue;
-            }
-            let journaled = call.and_then(|call| self.calls[call.0].journaled);
-            self.journal_with(|journal| journal.op(journaled, &op));
-            match call {
+            match logged.place.call {
                 Some(call) => self.call(call).node.ops.push(op),
                 None => {
                     let stretch = (logged.place.run, op.stream);
@@ -178,56 +171,114 @@ impl Record {
                 }
             }
         }
-        for index in 0..self.calls.len() {
-            self.conclude_within(options, &mut resolver, CallId(index));
+        let mut concluded: Vec<(Option<CallId>, Node)> = Vec::new();
+        for id in (0..self.calls.len()).map(CallId) {
+            let call = self.call(id);
+            let (path, step, selected) = (call.node.path.clone(), call.node.step, call.selected);
+            let ops = std::mem::take(&mut call.node.ops);
+            let (calls, rest) = self.conclude(options, &mut resolver, Some((&path, step)), ops);
+            if selected {
+                self.call(id).node.ops = rest;
+            }
+            concluded.extend(calls.into_iter().map(|call| (Some(id), call)));
         }
-        let mut roots = Vec::new();
         let mut rest = Vec::new();
         for ops in outside.into_values() {
-            let Inferred {
-                calls,
-                rest: left,
-                notes,
-            } = infer(self.names.tree(), None, ops);
-            notes.into_iter().for_each(|note| self.note(note));
+            let (calls, left) = self.conclude(options, &mut resolver, None, ops);
+            concluded.extend(calls.into_iter().map(|call| (None, call)));
             rest.extend(left);
-            for mut root in calls {
-                let step = (self.roots.len() + roots.len()) as u64;
-                resolver.node(&mut root);
-                self.number(&mut root, step);
-                if let Some(root) = select(options, root) {
-                    self.journal_node(None, &root);
-                    roots.push(root);
-                }
-            }
         }
         rest.sort_by_key(|op| op.order);
+        self.journal_ops(&concluded, &rest);
+        let journaled: Vec<bool> = self
+            .calls
+            .iter()
+            .map(|call| call.journaled.is_some())
+            .collect();
+        let mut roots = Vec::new();
+        for (parent, node) in concluded {
+            let above = parent.and_then(|parent| self.journal_beginning(options, parent));
+            self.journal_node(above, &node);
+            match parent {
+                Some(parent) => self.call(parent).node.children.push(node),
+                None => roots.push(node),
+            }
+        }
+        // Calls that the filters leave out, but not what was concluded in them.
+        for (id, before) in journaled.into_iter().enumerate() {
+            if let (false, Some(call)) = (before, self.calls[id].journaled) {
+                let node = std::mem::take(&mut self.calls[id].node);
+                self.journal_with(|journal| journal.exit(call, &node));
+                self.calls[id].node = node;
+            }
+        }
         (roots, rest)
     }
 
-    /// Concludes the calls of modules without annotation that a seen call made.
-    fn conclude_within(&mut self, options: &Options, resolver: &mut Resolver, id: CallId) {
-        let node = &mut self.call(id).node;
-        if node.ops.is_empty() {
-            return;
+    /// Concludes the calls that were made in a call with that path and step, or in none; returns what
+    /// the filters leave of them, and the operations of none of them.
+    fn conclude(
+        &mut self,
+        options: &Options,
+        resolver: &mut Resolver,
+        within: Option<(&str, u64)>,
+        ops: Vec<Op>,
+    ) -> (Vec<Node>, Vec<Op>) {
+        if ops.is_empty() {
+            return (Vec::new(), Vec::new());
         }
-        let ops = std::mem::take(&mut node.ops);
-        let (path, step) = (node.path.clone(), node.step);
-        let Inferred { calls, rest, notes } = infer(self.names.tree(), Some(&path), ops);
+        let Inferred { calls, rest, notes } =
+            infer(self.names.tree(), within.map(|(path, _)| path), ops);
         notes.into_iter().for_each(|note| self.note(note));
-        let parent = self.calls[id.0].journaled;
-        let mut concluded = Vec::new();
+        let mut selected = Vec::new();
         for mut call in calls {
+            let step = match within {
+                Some((_, step)) => step,
+                None => self.next_step(),
+            };
             resolver.node(&mut call);
             self.number(&mut call, step);
-            if let Some(call) = select(options, call) {
-                self.journal_node(parent, &call);
-                concluded.push(call);
-            }
+            selected.extend(select(options, call));
         }
-        let node = &mut self.call(id).node;
-        node.ops = rest;
-        node.children = concluded;
+        (selected, rest)
+    }
+
+    /// The number of the next root call.
+    fn next_step(&mut self) -> u64 {
+        self.concluded_roots += 1;
+        self.roots.len() as u64 + self.concluded_roots - 1
+    }
+
+    /// Tells the journal of every operation that is left, under the call that is known to have made it.
+    fn journal_ops(&mut self, concluded: &[(Option<CallId>, Node)], rest: &[Op]) {
+        fn collect<'n>(
+            node: &'n Node,
+            call: Option<jsonl::CallId>,
+            lines: &mut Vec<(Option<jsonl::CallId>, &'n Op)>,
+        ) {
+            lines.extend(node.ops.iter().map(|op| (call, op)));
+            let children = node.children.iter();
+            children.for_each(|child| collect(child, call, lines));
+        }
+        let mut journal = self.journal.take();
+        let mut lines: Vec<_> = rest.iter().map(|op| (None, op)).collect();
+        for call in &self.calls {
+            lines.extend(call.node.ops.iter().map(|op| (call.journaled, op)));
+        }
+        for (parent, node) in concluded {
+            let call = parent.and_then(|parent| self.calls[parent.0].journaled);
+            collect(node, call, &mut lines);
+        }
+        lines.sort_by_key(|(_, op)| op.order);
+        let written = journal.as_mut().map_or(Ok(()), |journal| {
+            lines
+                .into_iter()
+                .try_for_each(|(call, op)| journal.op(call, op))
+        });
+        self.journal = journal;
+        if let Err(error) = written {
+            self.failed(error);
+        }
     }
 
     /// Numbers the calls of each path on from those that were seen.

@@ -59,6 +59,9 @@ pub(crate) struct Record {
     pub(super) roots: Vec<CallId>,
     /// Calls per root call and path.
     pub(super) counts: HashMap<(u64, String), u64>,
+    /// Root calls that were concluded afterwards.
+    #[cfg(feature = "fusion")]
+    pub(super) concluded_roots: u64,
     pub(super) journal: Option<JsonlWriter>,
     pub(super) dumps: DumpQueue,
     dump_names: DumpNames,
@@ -86,6 +89,8 @@ impl Record {
             calls: Vec::new(),
             roots: Vec::new(),
             counts: HashMap::new(),
+            #[cfg(feature = "fusion")]
+            concluded_roots: 0,
             journal: None,
             dumps,
             folder,
@@ -256,7 +261,11 @@ impl Record {
         }
     }
 
-    fn journal_beginning(&mut self, options: &Options, id: CallId) -> Option<jsonl::CallId> {
+    pub(super) fn journal_beginning(
+        &mut self,
+        options: &Options,
+        id: CallId,
+    ) -> Option<jsonl::CallId> {
         if let Some(known) = self.calls[id.0].journaled {
             return Some(known);
         }

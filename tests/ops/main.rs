@@ -4,5 +4,6 @@
 //! else on the machine's own device. Without any adapter each prints that it is skipped.
 
 mod models;
+mod scopes;
 mod stream;
 mod support;
