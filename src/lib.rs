@@ -29,4 +29,4 @@ pub use burnscope_macros::{Traced, trace};
 #[doc(hidden)]
 pub use capture::private as __private;
 #[cfg(feature = "capture")]
-pub use capture::{Dump, InstallError, Installed, Session, install};
+pub use capture::{Dump, InstallError, Installed, Session, backward, install};

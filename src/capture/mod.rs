@@ -22,6 +22,7 @@ mod value;
 
 pub use dump::Dump;
 pub use install::{InstallError, Installed, install};
+pub use scope::backward;
 pub use session::{Session, SessionBuilder, SessionGuard};
 pub use value::{Captured, Recorder, Traced};
 

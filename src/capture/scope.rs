@@ -28,6 +28,57 @@ thread_local! {
     static STACK: RefCell<Vec<Frame>> = const { RefCell::new(Vec::new()) };
 }
 
+#[cfg(feature = "fusion")]
+thread_local! {
+    /// How many backward passes this thread is in.
+    static BACKWARD: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
+
+/// Runs a backward pass: the operations of CubeCL devices that it makes are recorded as part of one.
+///
+/// Without it a session recognises a backward pass by its first operation, a tensor of ones of the
+/// loss's shape, and its end by the last operation that depends on it.
+///
+/// ```no_run
+/// # use burn::tensor::{Device, Tensor};
+/// # let device = Device::default().autodiff();
+/// # let loss = Tensor::<1>::zeros([1], &device).require_grad();
+/// let gradients = burnscope::backward(|| loss.backward());
+/// ```
+pub fn backward<R>(run: impl FnOnce() -> R) -> R {
+    #[cfg(feature = "fusion")]
+    let _marked = Marked::begin();
+    run()
+}
+
+/// Says while it lives that this thread is in a backward pass.
+#[cfg(feature = "fusion")]
+struct Marked(());
+
+#[cfg(feature = "fusion")]
+impl Marked {
+    fn begin() -> Self {
+        BACKWARD.set(BACKWARD.get() + 1);
+        tell_top();
+        Self(())
+    }
+}
+
+#[cfg(feature = "fusion")]
+impl Drop for Marked {
+    fn drop(&mut self) {
+        BACKWARD.set(BACKWARD.get() - 1);
+        tell_top();
+    }
+}
+
+#[cfg(feature = "fusion")]
+fn tell_top() {
+    if let Some(frame) = top() {
+        frame.tell(true);
+    }
+}
+
 #[derive(Clone)]
 struct Frame {
     session: Arc<Shared>,
@@ -46,6 +97,7 @@ impl Frame {
         let place = super::fusion::Place {
             run: self.run,
             call: self.call,
+            backward: BACKWARD.get() > 0,
         };
         self.session.device().moved(here.then_some(place));
     }

@@ -337,6 +337,14 @@ impl Session {
     pub fn attach<M: Module>(&self, name: &str, model: &M) {
         let segments = &self.shared.options.segments;
         #[cfg(feature = "fusion")]
+        if model
+            .devices()
+            .iter()
+            .any(burn::tensor::Device::is_autodiff)
+        {
+            self.shared.device.autodiff_seen();
+        }
+        #[cfg(feature = "fusion")]
         fusion::parameters(model, |path, tensor| {
             let path = format!("{name}.{}", segments.rename(path));
             self.shared.device.parameter(path, tensor);

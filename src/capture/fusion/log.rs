@@ -4,7 +4,7 @@ use std::{
     collections::{HashMap, HashSet},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -13,7 +13,7 @@ use burn_fusion::stream::StreamId;
 use burn_ir::{HandleContainer, TensorId, TensorIr};
 
 use super::{
-    clock,
+    backward, clock,
     describe::{Description, Relabels},
     dump::DeviceDump,
     handle::{FusionTensor, Memory},
@@ -34,6 +34,8 @@ use crate::{
 pub(crate) struct Place {
     pub(crate) run: u64,
     pub(crate) call: Option<CallId>,
+    /// Whether it said that a backward pass runs.
+    pub(crate) backward: bool,
 }
 
 /// An operation with where it was asked for.
@@ -65,6 +67,8 @@ pub(crate) struct DeviceLog {
     settings: LogSettings,
     /// Gives out the session's numbers of tensors.
     ids: Arc<AtomicU64>,
+    /// Whether a model or tensor on an autodiff device was seen.
+    autodiff: AtomicBool,
 }
 
 /// What a session wants of its devices.
@@ -218,6 +222,7 @@ impl DeviceLog {
             state: Mutex::default(),
             settings,
             ids,
+            autodiff: AtomicBool::new(false),
         })
     }
 
@@ -237,6 +242,11 @@ impl DeviceLog {
             registry::add(self);
         }
         Ok(())
+    }
+
+    /// There may be backward passes.
+    pub(crate) fn autodiff_seen(&self) {
+        self.autodiff.store(true, Ordering::Relaxed);
     }
 
     /// From now on this thread is there.
@@ -433,7 +443,7 @@ impl DeviceLog {
             scalars: description.scalars.clone(),
             stream: state.stream(upcoming.stream.value),
             device,
-            backward: false,
+            backward: place.backward,
             attribution: Attribution::Exact,
         };
         state.trace.ops.push(Logged {
@@ -502,6 +512,15 @@ impl DeviceLog {
             let batches: Vec<_> = state.lanes.iter_mut().map(Lane::take).collect();
             let mut trace = std::mem::take(&mut state.trace);
             trace.notes.append(&mut state.faults);
+            if self.autodiff.load(Ordering::Relaxed) {
+                for (first, last) in backward::mark(&mut trace.ops) {
+                    trace.notes.push(format!(
+                        "operations {first} to {last} were taken for a backward pass, from the first \
+                         gradient to the last operation that depends on it; wrap it in \
+                         burnscope::backward to be exact"
+                    ));
+                }
+            }
             if unseen {
                 trace.notes.push(
                     "no device was at work yet, so no operation was seen: attach the model, or read \

@@ -7,6 +7,7 @@
 //!
 //! Semi-internal interfaces of Burn are used in `fuser`, `observer`, `marker` and `handle` alone.
 
+mod backward;
 mod clock;
 mod describe;
 mod dump;
