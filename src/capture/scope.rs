@@ -72,6 +72,22 @@ impl Drop for Marked {
     }
 }
 
+/// Runs something of ours, whose operations on devices no session of this thread records.
+#[cfg(feature = "fusion")]
+pub(crate) fn unrecorded<R>(run: impl FnOnce() -> R) -> R {
+    struct Again;
+    impl Drop for Again {
+        fn drop(&mut self) {
+            tell_top();
+        }
+    }
+    if let Some(frame) = top() {
+        frame.tell(false);
+    }
+    let _again = Again;
+    run()
+}
+
 #[cfg(feature = "fusion")]
 fn tell_top() {
     if let Some(frame) = top() {

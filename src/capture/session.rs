@@ -345,9 +345,11 @@ impl Session {
             self.shared.device.autodiff_seen();
         }
         #[cfg(feature = "fusion")]
-        fusion::parameters(model, |path, tensor| {
-            let path = format!("{name}.{}", segments.rename(path));
-            self.shared.device.parameter(path, tensor);
+        scope::unrecorded(|| {
+            fusion::parameters(model, |path, tensor| {
+                let path = format!("{name}.{}", segments.rename(path));
+                self.shared.device.parameter(path, tensor);
+            });
         });
         self.shared.record().names.attach(name, model, segments);
     }

@@ -82,6 +82,8 @@ fn a_program_that_only_installs_and_attaches_gets_a_module_tree() {
             .collect();
         assert_eq!(children, ["Net.fc", "Net.norm"]);
     }
+    // The parameters' initialisation is no part of the program's run.
+    assert!(trace.ops.iter().all(|op| op.name != "Random"));
     // What was done between the calls belongs to none of them.
     assert!(trace.ops.iter().any(|op| op.name == "MulScalar"));
     assert!(out.join("Net_debug_tree_SUMMARY.json").exists());

@@ -240,3 +240,56 @@ fn a_tensor_of_another_thread_is_the_same_tensor() {
     let used = ops.iter().find(|op| op.name == "AddScalar").unwrap();
     assert_eq!(Some(used.inputs[0].id), made);
 }
+
+/// Flex is behind no `Fusion`: its tensors are seen where a traced method is given them.
+#[test]
+fn a_session_takes_tensors_of_two_devices() {
+    #[derive(burn::module::Module, Debug)]
+    struct Both {
+        scale: f64,
+    }
+    #[burnscope::trace]
+    impl Both {
+        fn forward(&self, here: Tensor<1>, there: Tensor<1>) -> (Tensor<1>, Tensor<1>) {
+            (here * self.scale, there * self.scale)
+        }
+    }
+    let Some(device) = device() else { return };
+    let here = Tensor::<1>::ones([3], &Device::flex());
+    let there = Tensor::<1>::ones([5], &device);
+    let (_, trace) = record(|| Both { scale: 4.0 }.forward(here, there));
+    let root = &trace.roots[0];
+    let outputs = root.outputs.as_ref().unwrap().tensors();
+    let inputs = root.inputs.as_ref().unwrap();
+    let inputs: Vec<_> = inputs.values().flat_map(|value| value.tensors()).collect();
+    let found = |tensors: Vec<&burnscope::trace::TensorRecord>| -> Vec<(String, f64, u64)> {
+        let summary = |tensor: &burnscope::trace::TensorRecord| {
+            let summary = tensor.summary.clone().unwrap();
+            let device = tensor.device.clone().unwrap();
+            (device, summary.mean.unwrap(), summary.count)
+        };
+        tensors.into_iter().map(summary).collect()
+    };
+    let name = &all_ops(&trace)[0].device;
+    assert_ne!(name, "cpu");
+    assert_eq!(
+        found(inputs),
+        [("cpu".to_owned(), 1.0, 3), (name.clone(), 1.0, 5)]
+    );
+    assert_eq!(
+        found(outputs),
+        [("cpu".to_owned(), 4.0, 3), (name.clone(), 4.0, 5)]
+    );
+    // Every tensor has a number of its own.
+    let mut ids: Vec<u64> = root
+        .outputs
+        .iter()
+        .chain(root.inputs.iter().flat_map(|inputs| inputs.values()))
+        .flat_map(|value| value.tensors())
+        .map(|tensor| tensor.id.unwrap())
+        .collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 4);
+    assert_eq!(names(&trace), ["MulScalar"]);
+}

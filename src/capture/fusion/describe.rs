@@ -134,8 +134,8 @@ impl Named {
             Value::Object(entries) => {
                 if let Some(id) = tensor_id(value) {
                     self.tensors.push((label.to_owned(), id));
-                } else if let (true, Some(inner)) = (entries.len() == 1, scalar(value)) {
-                    self.scalar(label, inner.to_string());
+                } else if let Some(text) = plain(value) {
+                    self.scalar(label, text);
                 } else if label.is_empty() {
                     for (key, inner) in entries {
                         self.collect(key, inner);
@@ -152,8 +152,10 @@ impl Named {
                 }
             }
             Value::Null => {}
-            Value::String(text) => self.scalar(label, text.clone()),
-            other => self.scalar(label, other.to_string()),
+            other => {
+                let text = plain(other).unwrap_or_else(|| other.to_string());
+                self.scalar(label, text);
+            }
         }
     }
 
@@ -177,12 +179,43 @@ fn tensor_id(value: &Value) -> Option<u64> {
     entries.get("id")?.get("value")?.as_u64()
 }
 
-/// The number in Burn's `{"Float": 0.5}`.
-fn scalar(value: &Value) -> Option<&Value> {
-    let entries = value.as_object()?;
-    ["Float", "Int", "UInt", "Bool"]
-        .iter()
-        .find_map(|kind| entries.get(*kind))
+/// A value as Burn's users write it: `0.5` of `{"Float": 0.5}`, `0:4` of a slice, `Normal(0.0, 1.0)` of
+/// a variant. `None` of a struct.
+fn plain(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => Some("None".to_owned()),
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
+        Value::Array(items) => Some(format!("[{}]", list(items)?)),
+        Value::Object(entries) => {
+            if let (3, Some(start), Some(end), Some(step)) = (
+                entries.len(),
+                entries.get("start").and_then(Value::as_i64),
+                entries.get("end"),
+                entries.get("step").and_then(Value::as_i64),
+            ) {
+                let end = end.as_i64().map_or(String::new(), |end| end.to_string());
+                return Some(match step {
+                    1 => format!("{start}:{end}"),
+                    step => format!("{start}:{end}:{step}"),
+                });
+            }
+            let (name, inner) = entries.iter().next().filter(|_| entries.len() == 1)?;
+            match (name.as_str(), inner) {
+                ("Float" | "Int" | "UInt" | "Bool", inner) => plain(inner),
+                (name, Value::Array(items)) => Some(format!("{name}({})", list(items)?)),
+                (name, inner) if name.starts_with(|c: char| c.is_ascii_uppercase()) => {
+                    Some(format!("{name}({})", plain(inner)?))
+                }
+                _ => None,
+            }
+        }
+    }
+}
+
+fn list(items: &[Value]) -> Option<String> {
+    let items: Option<Vec<String>> = items.iter().map(plain).collect();
+    Some(items?.join(", "))
 }
 
 #[cfg(test)]
@@ -254,6 +287,24 @@ mod tests {
             [("tensors.0", 1), ("tensors.1", 2)]
         );
         assert_eq!(described.scalars, [("dim".to_owned(), "1".to_owned())]);
+    }
+
+    #[test]
+    fn arguments_read_as_they_are_written() {
+        let text = |json| plain(&serde_json::from_str(json).unwrap());
+        for (json, expected) in [
+            (r#"{"Float": 0.5}"#, Some("0.5")),
+            (
+                r#"[{"start":0,"end":2,"step":1},{"start":1,"end":null,"step":2}]"#,
+                Some("[0:2, 1::2]"),
+            ),
+            (r#"{"Normal": [0.0, 1.0]}"#, Some("Normal(0.0, 1.0)")),
+            (r#"{"Constant": {"Float": 2.0}}"#, Some("Constant(2.0)")),
+            (r#""Reflect""#, Some("Reflect")),
+            (r#"{"stride": [1, 1], "groups": 2}"#, None),
+        ] {
+            assert_eq!(text(json).as_deref(), expected, "{json}");
+        }
     }
 
     #[test]
