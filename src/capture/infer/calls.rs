@@ -260,9 +260,9 @@ impl Calls<'_, '_> {
                 .count();
             let added = closure
                 .iter()
-                .flat_map(|op| self.flow.outputs(*op))
-                .filter(|id| {
-                    self.flow.consumers(*id).is_empty()
+                .flat_map(|op| self.flow.outputs(*op).map(|id| (*op, id)))
+                .filter(|(op, id)| {
+                    self.flow.is_unread(*op)
                         || leaves(id, &|op| ops.contains(op) || closure.contains(op))
                 })
                 .count();

@@ -108,6 +108,12 @@ impl<'o> Flow<'o> {
             .filter_map(|output| output.tensor.id)
     }
 
+    /// Whether nothing that an operation makes is read: a second result, such as the places of the
+    /// largest elements, often is not.
+    pub(super) fn is_unread(&self, op: usize) -> bool {
+        self.outputs(op).all(|id| self.consumers(id).is_empty())
+    }
+
     /// What is known of a tensor.
     pub(super) fn record(&self, id: u64) -> Option<Arc<TensorRecord>> {
         if let Some(op) = self.producer(id) {

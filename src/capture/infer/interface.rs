@@ -122,7 +122,7 @@ fn escaping(flow: &Flow, ops: &HashSet<usize>, end: usize) -> Vec<u64> {
         read.sort_by_key(|(reader, _)| *reader);
         return read.into_iter().map(|(_, id)| id).collect();
     }
-    let unread = |(_, id): &&(usize, u64)| flow.consumers(*id).is_empty();
+    let unread = |(op, _): &&(usize, u64)| flow.is_unread(*op);
     let (late, early): (Vec<_>, Vec<_>) =
         made.iter().filter(unread).partition(|(op, _)| *op >= end);
     let results = if late.is_empty() { early } else { late };

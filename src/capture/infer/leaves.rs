@@ -129,7 +129,7 @@ impl<'l, 'o> Leaves<'l, 'o> {
             owns: &self.owns(module),
         };
         let patterns: Vec<&Pattern> = match which {
-            Patterns::OfType => self.patterns(module),
+            Patterns::OfType => self.tree.module(module).patterns.clone(),
             Patterns::All => template::patterns()
                 .iter()
                 .filter(|pattern| pattern.parameters > 0)
@@ -172,18 +172,6 @@ impl<'l, 'o> Leaves<'l, 'o> {
         }
         reached.sort_unstable();
         reached
-    }
-
-    /// The patterns of the module's type; of a type without one, those of what it mentions.
-    fn patterns(&self, module: usize) -> Vec<&'static Pattern> {
-        let module = self.tree.module(module);
-        module
-            .kind
-            .iter()
-            .chain(&module.mentions)
-            .map(|kind| template::of_kind(kind).collect::<Vec<_>>())
-            .find(|patterns| !patterns.is_empty())
-            .unwrap_or_default()
     }
 
     /// The call of a module of unknown make: the operations that read its parameters, each once, and
@@ -397,7 +385,7 @@ impl<'l, 'o> Leaves<'l, 'o> {
                     .entry(container)
                     .or_insert_with(|| self.parameterless_from(container));
                 for module in modules.iter() {
-                    for pattern in self.patterns(*module) {
+                    for pattern in &self.tree.module(*module).patterns {
                         let Some(found) = matcher.ending_at(pattern, last) else {
                             continue;
                         };
@@ -441,7 +429,7 @@ impl<'l, 'o> Leaves<'l, 'o> {
                 if node.has_parameters {
                     continue;
                 }
-                if self.patterns(module).is_empty() {
+                if node.patterns.is_empty() {
                     inside.extend(node.children.iter().rev());
                 } else {
                     near.push(module);

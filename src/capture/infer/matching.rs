@@ -73,12 +73,8 @@ impl Matcher<'_, '_> {
                 .collect();
         }
         let found = ways.into_iter().filter_map(|way| self.finish(pattern, way));
-        found.max_by_key(|found| {
-            (
-                found.ops.len(),
-                std::cmp::Reverse(found.ops.first().copied()),
-            )
-        })
+        // Of equal ones the closest together.
+        found.max_by_key(|found| (found.ops.len(), found.ops.first().copied()))
     }
 
     fn is_free(&self, op: usize) -> bool {
@@ -212,6 +208,7 @@ impl Matcher<'_, '_> {
         let outputs: Vec<u64> = pattern
             .results
             .iter()
+            .take(pattern.returned)
             .filter_map(|step| way.steps[*step])
             .collect();
         let input = self.flow.record(*inputs.first()?)?;

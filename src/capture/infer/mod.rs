@@ -15,6 +15,10 @@ mod template;
 mod tree;
 
 #[cfg(test)]
+mod anything;
+#[cfg(test)]
+mod made_up;
+#[cfg(test)]
 mod tests;
 
 use std::{

@@ -3,8 +3,8 @@
 //! `y = Matmul(x, $weight)` is a step: an operation by Burn's name (or several names, `A|B`) and what it
 //! reads. A name that no step before made is an input of the module, `$name` one of its parameters in
 //! any form, `#name` a tensor that is neither. `Cast?` may be missing, its operand then stands for its
-//! result; so may an argument with `?`. The last step makes the result. `Add` and `Mul` read their
-//! operands in either order.
+//! result; so may an argument with `?`. The last step makes the result, or what `->` names; after `|`
+//! stand other steps that nothing reads. `Add` and `Mul` read their operands in either order.
 
 use std::sync::OnceLock;
 
@@ -75,6 +75,12 @@ const TABLE: &[Template] = &[
     template(&["GroupNorm", "InstanceNorm"], Alike::Tensor, "f = Reshape(x); f = Cast?(f); m = MeanDim(f); c = Sub(f, m); v = Mul(c, c); v = MeanDim(v); v = AddScalar(v); v = Sqrt(v); d = Div(c, v); d = Cast?(d); d = Reshape(d); g = Mul?(d, $gamma); y = Add?(g, $beta)"),
     template(&["BatchNorm"], Alike::Tensor, "v = AddScalar($running_var); v = Sqrt(v); c = Sub(x, $running_mean); d = Div(c, v); g = Mul(d, $gamma); y = Add(g, $beta)"),
     template(&["BatchNorm"], Alike::Tensor, "y = BatchNorm(x, $gamma, $beta, $running_mean, $running_var)"),
+    // Training: the running statistics are brought up to date beside the result.
+    template(&["BatchNorm"], Alike::Rank, concat!(
+        "m = SwapDims(x); m = Reshape(m); m = MeanDim(m); m = Reshape(m); c = Sub(x, m); v = Mul(c, c); v = SwapDims(v); v = Reshape(v); v = MeanDim(v); ",
+        "mean = Reshape(m); var = Reshape(v); m = Reshape(mean); v = Reshape(var); v = AddScalar(v); v = Sqrt(v); c = Sub(x, m); d = Div(c, v); g = Mul(d, $gamma); y = Add(g, $beta); ",
+        "a = MulScalar($running_mean); b = MulScalar(mean); a = Add(a, b); c = MulScalar($running_var); d = MulScalar(var); c = Add(c, d) -> y | a, c",
+    )),
     template(&["PRelu"], Alike::Tensor, "l = LowerElem(x); m = Mul(x, $alpha); y = MaskWhere(x, l, m)"),
     template(&["PRelu"], Alike::Tensor, "y = PRelu(x, $alpha)"),
     // Activations.
@@ -103,6 +109,7 @@ const TABLE: &[Template] = &[
     template(&["Celu"], Alike::Tensor, "l = LowerEqualElem(x); n = DivScalar(x); n = Exp(n); n = SubScalar(n); n = MulScalar(n); y = MaskWhere(x, l, n)"),
     template(&["Softsign"], Alike::Tensor, "a = Abs(x); a = AddScalar(a); y = Div(x, a)"),
     template(&["HardShrink"], Alike::Tensor, "a = Abs(x); l = LowerEqualElem(a); y = MaskFill(x, l)"),
+    template(&["Shrink", "SoftShrink"], Alike::Tensor, "a = Abs(x); z = Zeros(); l = LowerElem(x); g = GreaterElem(x); z = MaskFill(z, l); z = MaskFill(z, g); z = MulScalar(z); s = Sub(x, z); l = LowerEqualElem(a); y = MaskFill(s, l)"),
     template(&["GLU"], Alike::Rank, concat!("a = Slice(x); b = Slice(x); ", sigmoid!("b"), "; y = Mul(a, s)")),
     // Others without parameters.
     template(&["Dropout"], Alike::Tensor, "r = Random(); m = Mul(x, r); y = MulScalar(m)"),
@@ -215,8 +222,10 @@ pub(super) struct Pattern {
     pub(super) kinds: &'static [&'static str],
     pub(super) alike: Alike,
     pub(super) steps: Vec<Step>,
-    /// The steps that make the results.
+    /// The steps whose results no other step reads: what is returned, then the others.
     pub(super) results: Vec<usize>,
+    /// How many of them are returned.
+    pub(super) returned: usize,
     pub(super) inputs: usize,
     pub(super) parameters: usize,
 }
@@ -275,6 +284,7 @@ fn parse(template: &Template) -> Option<Pattern> {
         alike: template.alike,
         steps: Vec::new(),
         results: Vec::new(),
+        returned: 1,
         inputs: 0,
         parameters: 0,
     };
@@ -291,8 +301,12 @@ fn parse(template: &Template) -> Option<Pattern> {
     match results {
         None => pattern.results.push(pattern.steps.len() - 1),
         Some(results) => {
-            for name in results.split(',') {
-                pattern.results.push(names.made(name.trim())?);
+            let (returned, others) = results.split_once('|').unwrap_or((results, ""));
+            pattern.returned = returned.split(',').count();
+            for name in returned.split(',').chain(others.split(',')).map(str::trim) {
+                if !name.is_empty() {
+                    pattern.results.push(names.made(name)?);
+                }
             }
         }
     }

@@ -5,7 +5,10 @@ use std::{
     hash::Hash,
 };
 
-use super::debug_text::DebugText;
+use super::{
+    debug_text::DebugText,
+    template::{self, Pattern},
+};
 use crate::capture::names::Entered;
 
 /// Containers of `Module::visit` that are a level of a path and no module.
@@ -33,6 +36,8 @@ pub(super) struct Module {
     pub(super) kind: Option<String>,
     /// Other types and variants by which the module may be known, most telling first.
     pub(super) mentions: Vec<String>,
+    /// The patterns of its type; of a type without one, those of the first that it mentions.
+    pub(super) patterns: Vec<&'static Pattern>,
     pub(super) parent: Option<usize>,
     pub(super) children: Vec<usize>,
     /// Whether the module or a part of it has parameters.
@@ -51,6 +56,7 @@ impl ModuleTree {
         shared: &mut HashMap<Id, usize>,
         text: &DebugText,
     ) {
+        let before = self.modules.len();
         let mut containers: HashMap<&str, &str> = HashMap::new();
         for field in entered {
             if let Some(above) = parent(&field.path) {
@@ -118,6 +124,15 @@ impl ModuleTree {
                 self.modules[above].children.push(index);
             }
             local.insert(path, index);
+        }
+        for module in &mut self.modules[before..] {
+            module.patterns = module
+                .kind
+                .iter()
+                .chain(&module.mentions)
+                .map(|kind| template::of_kind(kind).collect::<Vec<_>>())
+                .find(|patterns| !patterns.is_empty())
+                .unwrap_or_default();
         }
         for (id, path) in parameters {
             let number = *shared.entry(*id).or_insert_with(|| {
