@@ -240,16 +240,13 @@ impl Record {
             for (label, captured) in waiting {
                 match label {
                     Some(label) => {
-                        let value = self.keep(
-                            options,
-                            DumpName::kwarg(&self.calls[id.0].node, &label),
-                            captured,
-                        );
+                        let value =
+                            self.keep(DumpName::kwarg(&self.calls[id.0].node, &label), captured);
                         inputs.kwargs.push((label, value));
                     }
                     None => {
                         let name = DumpName::arg(&self.calls[id.0].node, inputs.args.len());
-                        let value = self.keep(options, name, captured);
+                        let value = self.keep(name, captured);
                         inputs.args.push(value);
                     }
                 }
@@ -301,7 +298,7 @@ impl Record {
             .now()
             .saturating_sub(self.calls[id.0].node.time.map_or(0, |time| time.start_ns));
         if let Some(captured) = outputs {
-            let value = self.keep(options, DumpName::outputs(&self.calls[id.0].node), captured);
+            let value = self.keep(DumpName::outputs(&self.calls[id.0].node), captured);
             self.call(id).node.outputs = Some(value);
         }
         let call = self.call(id);
@@ -332,21 +329,21 @@ impl Record {
     }
 
     /// Turns a captured value into the kept one, sending the elements of its tensors to their files.
-    fn keep(&mut self, options: &Options, name: DumpName, captured: Captured) -> Value {
+    fn keep(&mut self, name: DumpName, captured: Captured) -> Value {
         match captured {
             Captured::Text(text) => Value::Text(text),
             Captured::List(values) => Value::List(
                 values
                     .into_iter()
                     .enumerate()
-                    .map(|(index, value)| self.keep(options, name.clone().index(index), value))
+                    .map(|(index, value)| self.keep(name.clone().index(index), value))
                     .collect(),
             ),
             Captured::Map(entries) => Value::Map(
                 entries
                     .into_iter()
                     .map(|(key, value)| {
-                        let value = self.keep(options, name.clone().key(&key), value);
+                        let value = self.keep(name.clone().key(&key), value);
                         (key, value)
                     })
                     .collect(),

@@ -144,7 +144,8 @@ fn all_bit_patterns_of_narrow_floats() {
 fn adversarial_doubles() {
     let mut random = Random(6);
     let count = TILE + 500;
-    let mut case = |name: &str, mut value: Box<dyn FnMut(&mut Random, usize) -> f64>| {
+    type Value = Box<dyn FnMut(&mut Random, usize) -> f64>;
+    let mut case = |name: &str, mut value: Value| {
         let bytes = (0..count).flat_map(|k| value(&mut random, k).to_ne_bytes());
         Case::contiguous(name, Storage::F64, &[count], bytes.collect())
     };

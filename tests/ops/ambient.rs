@@ -60,7 +60,7 @@ fn a_program_that_only_installs_and_attaches_gets_a_module_tree() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
-    let trace = format::read(&out.join("Net.burnscope.jsonl")).unwrap();
+    let trace = format::read(out.join("Net.burnscope.jsonl")).unwrap();
     assert!(trace.complete);
     let steps: Vec<(u64, &str)> = trace
         .roots

@@ -86,7 +86,7 @@ fn check(announced: bool) {
     let last = last
         .filter(|out| out.tensor.shape == [5, 3])
         .filter_map(|out| out.tensor.summary.as_ref())
-        .last()
+        .next_back()
         .unwrap();
     let mean = gradient.mean().into_scalar::<f32>();
     assert!((last.mean.unwrap() - f64::from(mean)).abs() < 1e-5);

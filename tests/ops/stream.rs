@@ -102,7 +102,7 @@ fn what_only_relabels_memory_says_so_and_is_not_summarised_again() {
         let made = x.clone() + 1.0;
         let reshaped = made.clone().reshape([2, 12]);
         let swapped = made.clone().swap_dims(0, 1);
-        let sliced = made.clone().slice([0..2]);
+        let sliced = made.clone().slice(0..2);
         let expanded = made.clone().reshape([4, 6, 1]).expand([4, 6, 5]);
         (reshaped * 2.0, swapped, sliced, expanded)
     });

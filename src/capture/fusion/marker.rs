@@ -31,7 +31,7 @@ pub(super) fn is_marker(operation: &OperationIr) -> bool {
 pub(super) fn register(tensor: FusionTensor, action: Action) {
     let client = tensor.client.clone();
     let tensor = tensor.into_ir();
-    let ir = CustomOpIr::new(NAME, &[tensor.clone()], &[]);
+    let ir = CustomOpIr::new(NAME, std::slice::from_ref(&tensor), &[]);
     let marker = Marker {
         tensor,
         action: Mutex::new(Some(action)),
