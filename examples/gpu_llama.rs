@@ -1,7 +1,7 @@
 //! What tracing costs a Llama's forward pass on a CUDA device: run by `scripts/gpu-check.sh`.
 //!
 //! Random weights of Llama 2 7B's shape, four layers, bf16, 2048 tokens. Prints rows of a Markdown
-//! table.
+//! table. With `--operations` every operation is seen, and both runs are without Burn's fusers.
 
 use std::{error::Error, time::Instant};
 
@@ -25,6 +25,10 @@ const WARM_UP: usize = 3;
 const REPEATS: usize = 20;
 
 fn main() -> Result<(), Box<dyn Error>> {
+    let operations = std::env::args().any(|argument| argument == "--operations");
+    // Kept to the end, as a program's `main` does.
+    let _installed = operations.then(burnscope::install).transpose()?;
+    let seen = if operations { "operations" } else { "modules" };
     let mut device = Device::cuda(0);
     device.configure(FloatDType::BF16)?;
     let config = read_config(&ConfigFile::parse(CONFIG)?)?;
@@ -37,13 +41,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let session = Session::builder(&folder).dump(Dump::None).start()?;
     session.attach("LlamaForCausalLM", &model);
     let traced = milliseconds(&device, || session.run(forward))?;
-    session.finish()?;
+    for note in session.finish()?.notes {
+        eprintln!("{note}");
+    }
     std::fs::remove_dir_all(folder)?;
 
-    println!("| Llama forward, untraced | bf16 | {TOKENS} tokens | {untraced:.2} ms |");
+    println!("| Llama forward, {seen}, untraced | bf16 | {TOKENS} tokens | {untraced:.2} ms |");
     let ratio = traced / untraced;
     println!(
-        "| Llama forward, traced | bf16 | {TOKENS} tokens | {traced:.2} ms, {ratio:.3} times |"
+        "| Llama forward, {seen}, traced | bf16 | {TOKENS} tokens | {traced:.2} ms, {ratio:.3} times |"
     );
     Ok(())
 }

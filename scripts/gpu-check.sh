@@ -30,9 +30,11 @@ if command -v compute-sanitizer >/dev/null; then
 else
     echo "compute-sanitizer: not found"
 fi
-timeout 120 "$programs/gpu_check"
+timeout 110 "$programs/gpu_check"
 if [ -x "$programs/gpu_llama" ]; then
-    timeout 60 "$programs/gpu_llama"
+    # With Burn's fusers and modules traced; then one operation at a time, each of them seen.
+    timeout 45 "$programs/gpu_llama"
+    timeout 45 "$programs/gpu_llama" --operations
 fi
 echo
 echo "took $(($(date +%s) - started)) s"

@@ -13,8 +13,6 @@ use std::{
     thread::JoinHandle,
 };
 
-#[cfg(feature = "fusion")]
-use crate::summary::cube::DeviceCopy;
 use crate::{
     format::{WriteError, dump},
     summary::{DType, TensorView},
@@ -45,10 +43,14 @@ pub(crate) struct Job {
 pub(crate) enum Elements {
     /// On the host, row-major.
     Host(Vec<u8>),
-    /// In a copy on their device, row-major.
+    /// Copied from their device, row-major.
     #[cfg(feature = "fusion")]
-    Device(DeviceCopy),
+    Device(Arriving),
 }
+
+/// Waits for a copy of a tensor's elements that was started, or says why there is none.
+#[cfg(feature = "fusion")]
+pub(crate) type Arriving = Box<dyn FnOnce() -> Result<Vec<u8>, String> + Send>;
 
 /// How much may be dumped.
 #[derive(Clone, Copy, Debug)]
@@ -315,9 +317,9 @@ fn write_one(folder: &Path, job: Job) -> Result<(), WriteError> {
     let bytes = match job.elements {
         Elements::Host(bytes) => bytes,
         #[cfg(feature = "fusion")]
-        Elements::Device(copy) => copy
-            .wait()
-            .map_err(|error| refused(folder, &job.name, io::Error::other(error)))?,
+        Elements::Device(arriving) => {
+            arriving().map_err(|error| refused(folder, &job.name, io::Error::other(error)))?
+        }
     };
     let tensor = TensorView::contiguous(job.dtype, &job.shape, &bytes)
         .map_err(|error| refused(folder, &job.name, io::Error::other(error)))?;

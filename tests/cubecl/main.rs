@@ -1,6 +1,8 @@
 //! The engine on CubeCL's real CUDA runtime, over the stand-in driver: see `scripts/test-cubecl.sh`.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
+#[cfg(feature = "cuda")]
+mod operations;
 #[allow(dead_code)]
 #[path = "../cuda/reference.rs"]
 mod reference;
@@ -24,6 +26,8 @@ use cubecl::{
 use cubecl_server::runtime::Runtime;
 use reference::{Random, assert_agrees, encode};
 use standin::standin;
+
+type Server = <CudaRuntime as Runtime>::Server;
 
 fn f32_data(count: usize, random: &mut Random) -> (Vec<u64>, Vec<u8>) {
     let elements: Vec<u64> = (0..count)
@@ -168,6 +172,50 @@ fn a_panic_while_a_tensor_is_described_comes_out_as_a_value() {
         panic!("{done:?}");
     };
     assert!(error.to_string().contains("a shape that cannot be"));
+}
+
+/// The device's thread would wait for the device, too, if the waiting thread kept the engine.
+#[test]
+fn work_goes_on_while_another_thread_waits_for_results() {
+    let Some(standin) = standin() else { return };
+    let (device, client) = client();
+    let engine = CubeclEngine::new(&device).unwrap();
+    let (elements, bytes) = f32_data(1000, &mut Random(103));
+    let wanted = reference::summary(&DType::F32, &elements);
+    let add = |number| {
+        let handle = client.create_from_slice(&bytes);
+        // SAFETY: the handle holds 1000 floats.
+        unsafe {
+            engine.summarise(number, vec![handle], |addresses| {
+                f32_tensor(addresses[0], 1000)
+            });
+        }
+    };
+    // Kernels and all are loaded.
+    add(0);
+    engine.flush().unwrap();
+    standin.delay(50_000);
+    for number in 0..4 {
+        add(number);
+    }
+    let waits = standin.host_waits();
+    let (early, done) = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| engine.flush().unwrap());
+        while standin.host_waits() == waits {
+            std::thread::yield_now();
+        }
+        add(4);
+        engine.submitted().unwrap();
+        let early = !waiting.is_finished();
+        (early, waiting.join().unwrap())
+    });
+    assert!(early, "the device's thread waited for the device");
+    let rest = in_order(&engine);
+    assert_eq!((done.len(), rest.len()), (4, 1));
+    let done = done.into_iter().map(|(_, summary)| summary.unwrap());
+    for found in done.chain([rest[0].1.clone()]) {
+        assert_agrees(&found, &wanted, "a tensor");
+    }
 }
 
 struct Collect(Vec<u8>, mpsc::Sender<(Vec<u8>, Result<(), DumpError>)>);

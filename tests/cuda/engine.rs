@@ -438,7 +438,14 @@ fn a_copy_that_cannot_be_started_fails_the_summaries_it_would_bring() {
 #[test]
 fn each_call_at_the_start_that_fails_is_named() {
     let Some(standin) = standin() else { return };
-    for call in ["cuInit", "cuDeviceGet", "cuDevicePrimaryCtxRetain"] {
+    let calls = [
+        "cuInit",
+        "cuDeviceGet",
+        "cuDevicePrimaryCtxRetain",
+        "cuCtxSetCurrent",
+        "cuModuleLoadData",
+    ];
+    for call in calls {
         standin.fail(call, 100, 0);
         let error = Engine::new(0).err().unwrap();
         assert!(error.to_string().starts_with(call), "{call}: {error}");

@@ -15,6 +15,7 @@ use crate::{
 struct Case {
     code: QuantCode,
     word: QuantWord,
+    /// From the innermost, as Burn counts.
     packed_dim: usize,
     shape: [usize; 2],
     block: [usize; 2],
@@ -71,7 +72,8 @@ fn check(standin: &Standin, case: &Case, random: &mut Random, name: &str) {
     let per_word = 8 * word_bytes / bits;
     // Words lie row by row, with a gap of one word behind each row.
     let mut words_shape = case.shape;
-    words_shape[case.packed_dim] = words_shape[case.packed_dim].div_ceil(per_word);
+    let packed = 1 - case.packed_dim;
+    words_shape[packed] = words_shape[packed].div_ceil(per_word);
     let pitch = words_shape[1] + 1;
     let mut storage = vec![0xffu8; words_shape[0] * pitch * word_bytes];
     let blocks = [
@@ -90,8 +92,8 @@ fn check(standin: &Standin, case: &Case, random: &mut Random, name: &str) {
                 code = 1;
             }
             let mut at = [row, column];
-            let field = at[case.packed_dim] % per_word;
-            at[case.packed_dim] /= per_word;
+            let field = at[packed] % per_word;
+            at[packed] /= per_word;
             let bit = (at[0] * pitch + at[1]) * word_bytes * 8 + field * bits;
             let mask = ((1u16 << bits) - 1) as u8;
             storage[bit / 8] &= !(mask << (bit % 8));
@@ -171,7 +173,7 @@ fn every_code_scale_and_packing_gives_the_bits_of_the_dequantised_tensor() {
     for code in CODES {
         for scale_format in SCALES {
             for word in [QuantWord::U8, QuantWord::U32] {
-                for (packed_dim, block) in [(1, [1, 16]), (0, [8, 4]), (1, [64, 96])] {
+                for (packed_dim, block) in [(0, [1, 16]), (1, [8, 4]), (0, [64, 96])] {
                     for global in [None, Some(0.375)] {
                         let case = Case {
                             code,

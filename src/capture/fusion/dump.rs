@@ -1,8 +1,8 @@
 //! A tensor's elements on their way from a device to a file, within the session's bound on memory.
 
 use crate::{
-    capture::dump::{DumpQueue, Elements, Job},
-    summary::{DType, cube::DeviceCopy},
+    capture::dump::{Arriving, DumpQueue, Elements, Job},
+    summary::DType,
 };
 
 /// A file that room was taken for, and whose elements are still to be copied.
@@ -17,7 +17,7 @@ pub(crate) struct DeviceDump {
 
 impl DeviceDump {
     /// Queues the file, or gives its room back. Never waits.
-    pub(super) fn copied(self, copy: Result<DeviceCopy, String>) {
+    pub(super) fn copied(self, copy: Result<Arriving, String>) {
         match copy {
             Ok(copy) => self.queue.submit(
                 Job {

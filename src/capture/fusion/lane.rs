@@ -1,27 +1,74 @@
 //! One device's summaries: started behind the operation that made the tensor, handed over in batches.
+//!
+//! The portable kernel serves every device. Where a device has an engine of its own, that is asked
+//! first.
 
 use burn_cubecl::fusion::CubeFusionHandle;
 use burn_fusion::stream::StreamId;
 
-use super::handle;
-use crate::summary::cube::{
-    CubeSummariser, DeviceCopy, DeviceTensor, NotSummarised, Pending, Slot,
+use super::{handle, portable::Portable};
+use crate::{
+    capture::dump::Arriving,
+    summary::cube::{DeviceTensor, NotSummarised, Reading},
 };
 
-/// Results are handed over to be read once they fill that many bytes on the device.
-const BATCH_BYTES: u64 = 4 << 20;
-
-/// What a slot's result belongs to: a session's number of a tensor.
+/// What a result belongs to: a session's number of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     Summary(u64),
     Edges(u64),
 }
 
+/// A result, or why there is none.
+pub(super) type Arrived = (Wanted, Result<Reading, String>);
+
 /// Results on their way, with whose they are.
 pub(super) struct Batch {
-    pub(super) pending: Pending,
-    pub(super) wanted: Vec<(Slot, Wanted)>,
+    pub(super) wanted: Vec<Wanted>,
+    results: Vec<Box<dyn FnOnce() -> Vec<Arrived> + Send>>,
+}
+
+impl Batch {
+    /// `results` waits for the device; it may bring results of other batches, too.
+    pub(super) fn new(
+        wanted: Vec<Wanted>,
+        results: impl FnOnce() -> Vec<Arrived> + Send + 'static,
+    ) -> Self {
+        Self {
+            wanted,
+            results: vec![Box::new(results)],
+        }
+    }
+
+    fn append(&mut self, mut other: Self) {
+        self.wanted.append(&mut other.wanted);
+        self.results.append(&mut other.results);
+    }
+
+    /// Waits for the device. Not for a device's own thread.
+    pub(super) fn wait(self) -> Vec<Arrived> {
+        self.results.into_iter().flat_map(|wait| wait()).collect()
+    }
+}
+
+/// An engine that only some devices have, for what it does better there than the portable kernel.
+///
+/// It is called on the device's own thread: nothing may wait for the device but what it hands over.
+pub(super) trait Native: Send {
+    /// Starts a tensor's summary; false if the engine cannot read it.
+    fn summarise(&mut self, id: u64, tensor: &DeviceTensor) -> bool;
+
+    /// Starts a copy of a tensor's elements; `None` if the engine cannot make it.
+    fn copy(&mut self, tensor: &DeviceTensor) -> Option<Arriving>;
+
+    /// Whether so much was started that it should be handed over.
+    fn is_full(&self) -> bool;
+
+    /// Hands over what was started since the last time.
+    fn take(&mut self) -> Batch;
+
+    /// The same engine for another stream of its device.
+    fn on_another_stream(&self) -> Box<dyn Native>;
 }
 
 /// A stream of a device at work for a session.
@@ -31,18 +78,28 @@ pub(super) struct Batch {
 pub(super) struct Lane {
     pub(super) device: cubecl::Device,
     pub(super) stream: StreamId,
-    summariser: CubeSummariser,
-    wanted: Vec<(Slot, Wanted)>,
+    portable: Portable,
+    native: Option<Box<dyn Native>>,
 }
 
 impl Lane {
-    /// Of the stream that this thread works for.
-    pub(super) fn new(handle: &CubeFusionHandle, stream: StreamId) -> Self {
+    /// Of the stream that this thread works for. What others there are of its device share the
+    /// device's own engine; if that cannot start, a note says so, once.
+    pub(super) fn new(
+        handle: &CubeFusionHandle,
+        stream: StreamId,
+        others: &[Lane],
+        notes: &mut Vec<String>,
+    ) -> Self {
+        let native = match others.iter().find(|other| other.device == handle.device) {
+            Some(other) => other.native.as_ref().map(|of| of.on_another_stream()),
+            None => native(&handle.device, notes),
+        };
         Self {
             device: handle.device.clone(),
             stream,
-            summariser: CubeSummariser::new(&handle.client),
-            wanted: Vec::new(),
+            portable: Portable::new(&handle.client),
+            native,
         }
     }
 
@@ -57,15 +114,16 @@ impl Lane {
         edges: bool,
     ) -> Result<Option<Batch>, String> {
         self.with_tensor(handle, shape, |lane, tensor| {
-            let slot = lane.summariser.enqueue(tensor)?;
-            lane.wanted.push((slot, Wanted::Summary(id)));
+            let native = lane.native.as_mut();
+            if !native.is_some_and(|native| native.summarise(id, tensor)) {
+                lane.portable.summarise(id, tensor)?;
+            }
             if edges {
-                let slot = lane.summariser.enqueue_edges(tensor)?;
-                lane.wanted.push((slot, Wanted::Edges(id)));
+                lane.portable.edges(id, tensor)?;
             }
             Ok(())
         })?;
-        let full = self.summariser.pending_bytes() >= BATCH_BYTES;
+        let full = self.portable.is_full() || self.native.as_ref().is_some_and(|of| of.is_full());
         Ok(full.then(|| self.take()))
     }
 
@@ -74,18 +132,23 @@ impl Lane {
         &mut self,
         handle: &CubeFusionHandle,
         shape: &[usize],
-    ) -> Result<DeviceCopy, String> {
+    ) -> Result<Arriving, String> {
         self.with_tensor(handle, shape, |lane, tensor| {
-            lane.summariser.enqueue_copy(tensor)
+            let native = lane.native.as_mut();
+            match native.and_then(|native| native.copy(tensor)) {
+                Some(copy) => Ok(copy),
+                None => lane.portable.copy(tensor),
+            }
         })
     }
 
     /// Hands over what was started since the last time.
     pub(super) fn take(&mut self) -> Batch {
-        Batch {
-            pending: self.summariser.flush(),
-            wanted: std::mem::take(&mut self.wanted),
+        let mut batch = self.portable.take();
+        if let Some(native) = &mut self.native {
+            batch.append(native.take());
         }
+        batch
     }
 
     fn with_tensor<R>(
@@ -112,6 +175,30 @@ impl Lane {
         };
         then(self, &tensor).map_err(|error| error.to_string())
     }
+}
+
+/// The engine that a device has of its own, if it has one and it starts.
+#[cfg(feature = "cuda")]
+fn native(device: &cubecl::Device, notes: &mut Vec<String>) -> Option<Box<dyn Native>> {
+    let cubecl::Device::Cuda(cuda) = device else {
+        return None;
+    };
+    match super::cuda::Cuda::start(cuda) {
+        Ok(engine) => Some(Box::new(engine)),
+        Err(error) => {
+            notes.push(format!(
+                "{}: burnscope's CUDA kernels cannot be used, the portable kernel summarises in \
+                 their place: {error}",
+                device_name(device)
+            ));
+            None
+        }
+    }
+}
+
+#[cfg(not(feature = "cuda"))]
+fn native(_: &cubecl::Device, _: &mut Vec<String>) -> Option<Box<dyn Native>> {
+    None
 }
 
 /// PyTorch's name of a device where it has one (`cuda:0`), else one like it: `wgpu:discretegpu:0`.

@@ -183,7 +183,8 @@ impl State {
             .iter()
             .position(|lane| lane.stream == stream && lane.device == handle.device);
         let place = known.unwrap_or_else(|| {
-            self.lanes.push(Lane::new(handle, stream));
+            let lane = Lane::new(handle, stream, &self.lanes, &mut self.trace.notes);
+            self.lanes.push(lane);
             self.lanes.len() - 1
         });
         &mut self.lanes[place]
@@ -506,10 +507,12 @@ impl DeviceLog {
         clock::drain();
         let unseen = super::installed() && !clock::any_device();
         registry::remove(self);
-        let (mut trace, batches, reader) = {
+        let (mut trace, _lanes, batches, reader) = {
             let mut state = self.state();
             state.observing = None;
-            let batches: Vec<_> = state.lanes.iter_mut().map(Lane::take).collect();
+            // Dropped at the end, on this thread: an engine waits for its device then.
+            let mut lanes = std::mem::take(&mut state.lanes);
+            let batches: Vec<_> = lanes.iter_mut().map(Lane::take).collect();
             let mut trace = std::mem::take(&mut state.trace);
             trace.notes.append(&mut state.faults);
             if self.autodiff.load(Ordering::Relaxed) {
@@ -533,7 +536,7 @@ impl DeviceLog {
                     trace.tied.insert(first.clone(), paths.clone());
                 }
             }
-            (trace, batches, state.reader.take())
+            (trace, lanes, batches, state.reader.take())
         };
         if let Some(mut reader) = reader {
             batches.into_iter().for_each(|batch| reader.submit(batch));

@@ -9,6 +9,8 @@
 
 mod backward;
 mod clock;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod describe;
 mod dump;
 mod fuser;
@@ -18,6 +20,7 @@ mod log;
 mod marker;
 mod observer;
 mod parameters;
+mod portable;
 mod reader;
 mod registry;
 mod timeline;

@@ -81,41 +81,38 @@ impl Reader {
 }
 
 fn read(batch: Batch, readings: &Mutex<Readings>, listener: Option<&Listener>) {
-    let Batch { pending, wanted } = batch;
-    let results = match catch_unwind(AssertUnwindSafe(|| pending.wait())) {
-        Ok(Ok(results)) => results,
-        Ok(Err(error)) => return refuse(readings, &wanted, &error.to_string()),
+    let wanted = batch.wanted.clone();
+    let arrived = match catch_unwind(AssertUnwindSafe(|| batch.wait())) {
+        Ok(arrived) => arrived,
         Err(_) => return refuse(readings, &wanted, "reading the device's results panicked"),
     };
-    let mut by_slot: HashMap<_, _> = results.into_iter().collect();
-    for (slot, wanted) in &wanted {
-        let reading = by_slot.remove(slot);
-        if let (Wanted::Summary(id), Some(Reading::Summary(summary)), Some(listener)) =
-            (wanted, &reading, listener)
+    for (of, reading) in arrived {
+        if let (Wanted::Summary(id), Ok(Reading::Summary(summary)), Some(listener)) =
+            (of, &reading, listener)
         {
-            listener(*id, summary);
+            listener(id, summary);
         }
         let mut readings = readings.lock().unwrap_or_else(PoisonError::into_inner);
-        match (wanted, reading) {
-            (Wanted::Summary(id), Some(Reading::Summary(summary))) => {
-                readings.entry(*id).or_default().summary = Some(summary);
-            }
-            (Wanted::Edges(id), Some(Reading::Edges(edges))) => {
-                readings.entry(*id).or_default().edges = Some(edges);
-            }
-            (Wanted::Summary(id) | Wanted::Edges(id), _) => {
-                let refused = "the device gave no result for it".to_owned();
-                readings.entry(*id).or_default().refused = Some(refused);
-            }
+        let (Wanted::Summary(id) | Wanted::Edges(id)) = of;
+        let numbers = readings.entry(id).or_default();
+        match reading {
+            Ok(Reading::Summary(summary)) => numbers.summary = Some(summary),
+            Ok(Reading::Edges(edges)) => numbers.edges = Some(edges),
+            Err(why) => numbers.refused = Some(why),
         }
     }
+    refuse(readings, &wanted, "the device gave no result for it");
 }
 
-fn refuse(readings: &Mutex<Readings>, wanted: &[(crate::summary::cube::Slot, Wanted)], why: &str) {
+/// Says why there is no summary where there is neither that nor a reason yet.
+fn refuse(readings: &Mutex<Readings>, wanted: &[Wanted], why: &str) {
     let mut readings = readings.lock().unwrap_or_else(PoisonError::into_inner);
-    for (_, wanted) in wanted {
+    for wanted in wanted {
         if let Wanted::Summary(id) = wanted {
-            readings.entry(*id).or_default().refused = Some(why.to_owned());
+            let numbers = readings.entry(*id).or_default();
+            if numbers.summary.is_none() {
+                numbers.refused.get_or_insert_with(|| why.to_owned());
+            }
         }
     }
 }

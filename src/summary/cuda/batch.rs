@@ -230,7 +230,7 @@ impl Planned {
             },
             code_bits: bits,
             word_bytes: quantization.word.bytes(),
-            packed_dim: rank.saturating_sub(1 + quantization.packed_dim) as u32,
+            packed_dim: quantization.packed_dim as u32,
             scale_format: match quantization.scale_format {
                 ScaleFormat::F32 => 0,
                 ScaleFormat::F16 => 1,

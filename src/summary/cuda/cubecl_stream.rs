@@ -137,17 +137,29 @@ impl CubeclEngine {
         Ok(self.shared.hand_out(done))
     }
 
-    /// Waits until everything that this thread has handed in is summarised.
+    /// Waits until everything handed in so far is on its stream. The device is not waited for.
+    ///
+    /// Not for a thread on which CubeCL runs a device.
     ///
     /// # Errors
     /// If the device thread is gone.
-    pub fn flush(&self) -> Result<Vec<Summarised>, CudaError> {
-        // Comes after every closure of this thread.
+    pub fn submitted(&self) -> Result<(), CudaError> {
+        // One queue holds the closures of all threads: this one comes after them.
         self.device
             .submit_blocking(|_| ())
-            .map_err(|error| CudaError::Panicked(format!("{error:?}")))?;
-        let done = lock(&self.shared.engine).flush();
-        Ok(self.shared.hand_out(done))
+            .map_err(|error| CudaError::Panicked(format!("{error:?}")))
+    }
+
+    /// Waits until everything handed in so far is summarised, by any thread. Work that is handed in
+    /// meanwhile is not held up.
+    ///
+    /// # Errors
+    /// As [`submitted`](Self::submitted).
+    pub fn flush(&self) -> Result<Vec<Summarised>, CudaError> {
+        self.submitted()?;
+        // In a statement of its own: the lock must be free while this thread waits.
+        let under_way = lock(&self.shared.engine).send();
+        Ok(self.shared.hand_out(under_way.wait()))
     }
 
     /// Runs `work` on the device thread with the addresses of some handles and their stream, and

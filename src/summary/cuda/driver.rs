@@ -94,6 +94,12 @@ impl Device {
         result::ctx::synchronize().during("cuCtxSynchronize")
     }
 
+    /// Finds out whether the driver takes the kernels' PTX, with the smallest module: all have one
+    /// version and target. The device must be bound.
+    pub fn try_module(&self) -> Result<(), CudaError> {
+        self.module("gather").map(|_| ())
+    }
+
     fn function(&self, kernel: &Kernel) -> Result<sys::CUfunction, CudaError> {
         let mut functions = self
             .functions

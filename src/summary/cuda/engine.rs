@@ -8,10 +8,11 @@
 //! once it is copied to pinned host memory and an event is recorded, on the same stream: the stream
 //! itself keeps later kernels from writing a slot before it is copied. Host buffers are used again
 //! only when their event has passed and their results were read; until then more are allocated.
+//! [`UnderWay`] lets another thread wait for results while the engine goes on.
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use super::{
@@ -49,8 +50,32 @@ struct Lane {
     tickets: DeviceBuffer,
     /// Tensors whose slots are written, or will be, since the last copy: slot 0, 1, ...
     open: Vec<Expected>,
-    under_way: VecDeque<(Landing, Vec<Expected>)>,
-    idle: Vec<Landing>,
+    under_way: VecDeque<Copying>,
+    landings: Arc<Landings>,
+}
+
+/// The host buffers of one stream that are not under way.
+#[derive(Default)]
+struct Landings {
+    idle: Mutex<Vec<Landing>>,
+    /// Buffers that a copy may still run to although it was not awaited: used no more, and freed
+    /// only after the engine has waited for the device.
+    lost: Mutex<Vec<Landing>>,
+}
+
+/// A copy of slots to the host that was started.
+struct Copying {
+    landing: Landing,
+    expected: Vec<Expected>,
+    landings: Arc<Landings>,
+}
+
+/// Results on their way to the host, apart from their engine.
+#[must_use = "results are lost unless they are awaited"]
+pub(super) struct UnderWay {
+    device: Arc<Device>,
+    ready: Vec<Summarised>,
+    copies: VecDeque<Copying>,
 }
 
 /// A result that a slot will hold.
@@ -64,14 +89,26 @@ impl Engine {
     /// An engine for the device with this ordinal, in its primary context.
     ///
     /// # Errors
-    /// If there is no driver, no such device, or the device is older than the kernels.
+    /// If there is no driver, no such device, the device is older than the kernels, or the driver
+    /// is too old to take them.
     pub fn new(ordinal: usize) -> Result<Self, CudaError> {
+        let device = Device::new(ordinal)?;
+        device.bind()?;
+        device.try_module()?;
         Ok(Self {
-            device: Device::new(ordinal)?,
+            device,
             lanes: HashMap::new(),
             ready: Vec::new(),
             next_sequence: 1,
         })
+    }
+
+    /// Whether the kernels can read a tensor, wherever it is: its address is not looked at.
+    ///
+    /// # Errors
+    /// Why they cannot.
+    pub fn check(tensor: &DeviceTensor) -> Result<(), CudaError> {
+        Planned::new(tensor).map(|_| ())
     }
 
     /// Adds the summaries of some tensors to `stream`, as few launches as it takes.
@@ -162,11 +199,84 @@ impl Engine {
 
     /// Waits for all summaries and hands out those not handed out yet, failed ones as errors.
     pub fn flush(&mut self) -> Vec<Summarised> {
+        self.send().wait()
+    }
+
+    /// Starts the copies of all results to the host and hands over what is under way. Does not
+    /// wait.
+    pub(super) fn send(&mut self) -> UnderWay {
+        let bound = self.device.bind();
+        let mut copies = VecDeque::new();
         for lane in self.lanes.values_mut() {
-            lane.flush(&self.device, &mut self.ready);
+            let sent = bound.clone().and_then(|()| match lane.open.is_empty() {
+                true => Ok(()),
+                false => lane.send(&self.device, &mut self.ready),
+            });
+            if let Err(error) = sent {
+                fail(lane.open.drain(..), &error, &mut self.ready);
+            }
+            copies.append(&mut lane.under_way);
+        }
+        UnderWay {
+            device: self.device.clone(),
+            ready: std::mem::take(&mut self.ready),
+            copies,
+        }
+    }
+}
+
+impl UnderWay {
+    /// Waits for all of it; what failed comes as an error.
+    pub fn wait(mut self) -> Vec<Summarised> {
+        let bound = self.device.bind();
+        while let Some(copying) = self.copies.pop_front() {
+            match bound.clone().and_then(|()| copying.landing.wait()) {
+                Ok(()) => copying.read(&mut self.ready),
+                Err(error) => {
+                    let Copying {
+                        landing,
+                        expected,
+                        landings,
+                    } = copying;
+                    fail(expected.into_iter(), &error, &mut self.ready);
+                    lock(&landings.lost).push(landing);
+                }
+            }
         }
         std::mem::take(&mut self.ready)
     }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        for copying in self.copies.drain(..) {
+            lock(&copying.landings.lost).push(copying.landing);
+        }
+    }
+}
+
+impl Copying {
+    /// Reads a copy that has arrived.
+    fn read(self, ready: &mut Vec<Summarised>) {
+        let slots = self.landing.bytes().chunks_exact(size_of::<Slot>());
+        for (expected, bytes) in self.expected.into_iter().zip(slots) {
+            let slot: Slot = bytemuck::pod_read_unaligned(bytes);
+            let summary = if slot.sequence == expected.sequence {
+                Ok(slot.summary(expected.class))
+            } else {
+                Err(CudaError::MissingResult {
+                    expected: expected.sequence,
+                    found: slot.sequence,
+                })
+            };
+            ready.push((expected.number, summary));
+        }
+        lock(&self.landings.idle).push(self.landing);
+    }
+}
+
+fn lock(landings: &Mutex<Vec<Landing>>) -> MutexGuard<'_, Vec<Landing>> {
+    landings.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Engine {
@@ -196,6 +306,7 @@ impl Lane {
         let mut tickets = DeviceBuffer::new(device, ticket_bytes)?;
         tickets.zero(ticket_bytes, stream)?;
         let landing = || Landing::new(device, RING * size_of::<Slot>());
+        let idle = (0..LANDINGS).map(|_| landing()).collect::<Result<_, _>>()?;
         Ok(Self {
             stream,
             slots: DeviceBuffer::new(device, RING * size_of::<Slot>())?,
@@ -203,75 +314,46 @@ impl Lane {
             tickets,
             open: Vec::with_capacity(RING),
             under_way: VecDeque::new(),
-            idle: (0..LANDINGS).map(|_| landing()).collect::<Result<_, _>>()?,
+            landings: Arc::new(Landings {
+                idle: Mutex::new(idle),
+                lost: Mutex::default(),
+            }),
         })
     }
 
     /// Starts the copy of the open slots to the host.
     fn send(&mut self, device: &Arc<Device>, ready: &mut Vec<Summarised>) -> Result<(), CudaError> {
         self.collect(ready)?;
-        let mut landing = match self.idle.pop() {
+        let idle = lock(&self.landings.idle).pop();
+        let mut landing = match idle {
             Some(landing) => landing,
             None => Landing::new(device, RING * size_of::<Slot>())?,
         };
         let bytes = self.open.len() * size_of::<Slot>();
         // SAFETY: the slots live as long as the lane, and an idle landing has been read.
-        unsafe { landing.start(self.slots.pointer(), bytes, self.stream) }?;
-        let open = std::mem::replace(&mut self.open, Vec::with_capacity(RING));
-        self.under_way.push_back((landing, open));
+        let started = unsafe { landing.start(self.slots.pointer(), bytes, self.stream) };
+        if let Err(error) = started {
+            // The copy may run although its event could not be recorded.
+            lock(&self.landings.lost).push(landing);
+            return Err(error);
+        }
+        self.under_way.push_back(Copying {
+            landing,
+            expected: std::mem::replace(&mut self.open, Vec::with_capacity(RING)),
+            landings: self.landings.clone(),
+        });
         Ok(())
     }
 
     /// Reads the results that have arrived.
     fn collect(&mut self, ready: &mut Vec<Summarised>) -> Result<(), CudaError> {
-        while let Some((landing, _)) = self.under_way.front() {
-            if !landing.has_arrived()? {
-                break;
-            }
-            self.read_first(ready);
+        while let Some(first) = self.under_way.front()
+            && first.landing.has_arrived()?
+            && let Some(first) = self.under_way.pop_front()
+        {
+            first.read(ready);
         }
         Ok(())
-    }
-
-    fn flush(&mut self, device: &Arc<Device>, ready: &mut Vec<Summarised>) {
-        if let Err(error) = device.bind().and_then(|()| match self.open.is_empty() {
-            true => Ok(()),
-            false => self.send(device, ready),
-        }) {
-            fail(self.open.drain(..), &error, ready);
-        }
-        while let Some((landing, _)) = self.under_way.front() {
-            if let Err(error) = landing.wait() {
-                // The copy may still come: the buffer must not be used again, nor freed before
-                // the engine has synchronised, so it stays where nothing touches it.
-                for (_, expected) in &mut self.under_way {
-                    fail(expected.drain(..), &error, ready);
-                }
-                break;
-            }
-            self.read_first(ready);
-        }
-    }
-
-    /// Reads the oldest copy, which has arrived.
-    fn read_first(&mut self, ready: &mut Vec<Summarised>) {
-        let Some((landing, expected)) = self.under_way.pop_front() else {
-            return;
-        };
-        let slots = landing.bytes().chunks_exact(size_of::<Slot>());
-        for (expected, bytes) in expected.into_iter().zip(slots) {
-            let slot: Slot = bytemuck::pod_read_unaligned(bytes);
-            let summary = if slot.sequence == expected.sequence {
-                Ok(slot.summary(expected.class))
-            } else {
-                Err(CudaError::MissingResult {
-                    expected: expected.sequence,
-                    found: slot.sequence,
-                })
-            };
-            ready.push((expected.number, summary));
-        }
-        self.idle.push(landing);
     }
 }
 

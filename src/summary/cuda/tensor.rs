@@ -36,8 +36,8 @@ pub struct Quantization {
     pub code: QuantCode,
     /// The words that codes are stored in.
     pub word: QuantWord,
-    /// The dimension, as an index into the shape, along which a word's codes follow each other,
-    /// lowest bits first; its stride goes from word to word.
+    /// The dimension along which a word's codes follow each other, lowest bits first, counted from
+    /// the innermost (0) as Burn's `QuantStore` does; its stride goes from word to word.
     pub packed_dim: usize,
     /// Elements per scale in each dimension: the size of the dimension where all share one.
     pub block: Vec<u32>,
