@@ -29,4 +29,6 @@ pub use burnscope_macros::{Traced, trace};
 #[doc(hidden)]
 pub use capture::private as __private;
 #[cfg(feature = "capture")]
-pub use capture::{Dump, InstallError, Installed, Session, backward, install};
+pub use capture::{
+    Dump, InstallError, Installed, NonFinite, Session, Watch, backward, install,
+};

@@ -1,10 +1,11 @@
 //! The end of a session: files are waited for, devices' numbers put in their places, the trace built.
 
 #[cfg(feature = "fusion")]
-use super::fusion::DeviceTrace;
+use super::fusion::{DeviceTrace, first_guilty};
 use super::{
     record::{CallId, Record},
     session::Options,
+    watch::Watched,
 };
 use crate::{
     format::{WriteError, jsonl::JsonlWriter},
@@ -16,6 +17,7 @@ impl Record {
     pub(crate) fn finish(
         &mut self,
         options: &Options,
+        watched: Option<&Watched>,
         #[cfg(feature = "fusion")] device: DeviceTrace,
     ) -> (Trace, Option<WriteError>) {
         let (dropped, written) = self.dumps.finish();
@@ -49,15 +51,20 @@ impl Record {
                 .iter()
                 .all(|root| self.calls[root.0].node.complete);
         self.open_journal(options);
+        // Whatever the filters leave out of the trace is judged, too.
+        #[cfg(feature = "fusion")]
+        let guilty = watched
+            .and_then(|_| first_guilty(&device))
+            .map(|(mut first, call)| {
+                first.path = call.map(|call| self.call(call).node.path.clone());
+                first
+            });
+        #[cfg(not(feature = "fusion"))]
+        let guilty = None;
         #[cfg(feature = "fusion")]
         let (concluded, ops) = self.complete(options, device);
         #[cfg(not(feature = "fusion"))]
         let (concluded, ops) = (Vec::new(), Vec::new());
-        if let Some(journal) = self.journal.take()
-            && let Err(error) = close(journal, &self.notes, complete)
-        {
-            self.failure.get_or_insert(error);
-        }
         self.finished = true;
         let name = self.name(options);
         let roots = std::mem::take(&mut self.roots);
@@ -71,9 +78,18 @@ impl Record {
                 .collect(),
             ops,
             complete,
-            notes: std::mem::take(&mut self.notes),
+            notes: Vec::new(),
         };
         arrange(&mut trace);
+        if let Some(watched) = watched {
+            self.note(watched.conclude(&trace, guilty));
+        }
+        if let Some(journal) = self.journal.take()
+            && let Err(error) = close(journal, &self.notes, complete)
+        {
+            self.failure.get_or_insert(error);
+        }
+        trace.notes = std::mem::take(&mut self.notes);
         (trace, self.failure.take())
     }
 

@@ -9,6 +9,7 @@ mod fusion;
 #[cfg(any(feature = "fusion", test))]
 mod infer;
 mod install;
+mod judge;
 #[cfg(feature = "fusion")]
 mod late;
 mod names;
@@ -19,12 +20,14 @@ mod scope;
 mod session;
 mod tensor;
 mod value;
+mod watch;
 
 pub use dump::Dump;
 pub use install::{InstallError, Installed, install};
 pub use scope::backward;
 pub use session::{Session, SessionBuilder, SessionGuard};
 pub use value::{Captured, Recorder, Traced};
+pub use watch::{NonFinite, Watch};
 
 /// What the code written by `#[burnscope::trace]` calls. Not for use by hand: it changes freely.
 #[doc(hidden)]

@@ -222,6 +222,10 @@ impl Scope {
         let wanted = session.record().wants(call);
         let outputs = wanted.then(|| outputs(&mut Recorder::new(session)));
         session.record().returned(session.options(), call, outputs);
+        if let Some(why) = session.watch_call(call) {
+            // What the session was asked for: the program ends here.
+            panic!("{why}");
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
     marker::PhantomData,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -20,9 +20,10 @@ use super::{
     Dump,
     dump::{DumpLimits, DumpQueue},
     names::SegmentNames,
-    record::Record,
+    record::{CallId, Record},
     scope::{self, Entered},
     tensor::{Seen, TensorCache},
+    watch::{NonFinite, Watch, Watched},
 };
 use crate::{
     format::{self, WriteError, jsonl},
@@ -106,6 +107,8 @@ pub struct Shared {
     dumps: DumpQueue,
     /// How many runs began.
     runs: AtomicU64,
+    /// Set once somebody watches.
+    watched: OnceLock<Arc<Watched>>,
     #[cfg(feature = "fusion")]
     device: Arc<DeviceLog>,
     /// The records of devices' tensors, by their numbers.
@@ -127,6 +130,12 @@ impl Shared {
     /// Where tensor files are queued.
     pub(crate) fn dumps(&self) -> &DumpQueue {
         &self.dumps
+    }
+
+    /// Looks at a call that returned, if the session is watched; returns why the program must end.
+    pub(crate) fn watch_call(&self, call: CallId) -> Option<String> {
+        let watched = self.watched.get()?;
+        watched.returned(&self.record().call(call).node)
     }
 
     /// The number of a run that begins.
@@ -254,7 +263,6 @@ impl SessionBuilder {
         let device = {
             let settings = LogSettings {
                 edges: self.options.dump == Dump::Repr,
-                operands: false,
                 dumps: (self.options.dump == Dump::Safetensors).then(|| dumps.clone()),
             };
             let device = DeviceLog::new(settings, ids.clone());
@@ -277,6 +285,7 @@ impl SessionBuilder {
             ids,
             dumps,
             runs: AtomicU64::new(0),
+            watched: OnceLock::new(),
             #[cfg(feature = "fusion")]
             device,
             #[cfg(feature = "fusion")]
@@ -354,6 +363,62 @@ impl Session {
         self.shared.record().names.attach(name, model, segments);
     }
 
+    /// Looks for the first operation that makes a NaN or an infinity out of finite tensors, from the
+    /// next run on. A NaN out of infinities counts, too, as of an attention row that is masked as a
+    /// whole. What creates a tensor does not, nor what is given an infinite scalar, as the filling of
+    /// a mask.
+    ///
+    /// What is found is a note of the trace and, as a value, in the returned [`Watch`]: the operation
+    /// with its module, its number and the numbers of its tensors. It costs no synchronisation: the
+    /// device summarises every result anyway.
+    ///
+    /// Where operations are not seen (on Flex, or without [`install`](crate::install)) whole calls of
+    /// traced methods are judged by their arguments and results, inner ones first, and the report says
+    /// so.
+    ///
+    /// # Stopping
+    /// With [`NonFinite::Stop`] no operation of this session's runs is run any more, once the device's
+    /// numbers are back: some hundred operations later, about. Whoever then reads a tensor that such
+    /// an operation should have made gets an error that names the guilty one: `into_data` panics with
+    /// it, `try_into_data` returns it. Where calls are judged, the guilty one panics as it returns.
+    ///
+    /// ```
+    /// # use burn::{module::Module, tensor::{Device, Tensor}};
+    /// # use burnscope::{NonFinite, Session};
+    /// # #[derive(Module, Debug)] struct Log { #[module(skip)] scale: f32 }
+    /// # #[burnscope::trace]
+    /// # impl Log { fn forward(&self, x: Tensor<1>) -> Tensor<1> { (x * self.scale).log() } }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let model = Log { scale: 1.0 };
+    /// let x = Tensor::<1>::from_floats([1.0, -1.0], &Device::flex());
+    /// let session = Session::builder(folder.path()).start()?;
+    /// session.attach("Log", &model);
+    /// let watch = session.watch(NonFinite::Report);
+    /// session.run(|| model.forward(x));
+    /// session.finish()?;
+    /// let first = watch.first().expect("the logarithm of -1 is NaN");
+    /// assert_eq!(first.path.as_deref(), Some("Log"));
+    /// assert_eq!(first.outputs[0].summary.as_ref().map(|summary| summary.nan), Some(1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn watch(&self, what: NonFinite) -> Watch {
+        let watched = self.shared.watched.get_or_init(Arc::default);
+        watched.also(what);
+        #[cfg(feature = "fusion")]
+        {
+            let shared = Arc::downgrade(&self.shared);
+            let stop = what == NonFinite::Stop;
+            self.shared.device.watch(stop, move |(mut first, call)| {
+                let shared = shared.upgrade()?;
+                first.path = call.map(|call| shared.record().call(call).node.path.clone());
+                shared.watched.get()?.found(first)
+            });
+        }
+        Watch(watched.clone())
+    }
+
     /// Runs `run` with this session recording on this thread.
     pub fn run<R>(&self, run: impl FnOnce() -> R) -> R {
         let _guard = self.enter();
@@ -393,6 +458,7 @@ impl Session {
         let device = self.shared.device.finish();
         let (trace, failure) = self.shared.record().finish(
             options,
+            self.shared.watched.get().map(Arc::as_ref),
             #[cfg(feature = "fusion")]
             device,
         );
@@ -446,7 +512,7 @@ struct Drained<'s>(&'s Session);
 #[cfg(feature = "fusion")]
 impl Drop for Drained<'_> {
     fn drop(&mut self) {
-        self.0.shared.device.drain();
+        self.0.shared.device.leave();
     }
 }
 

@@ -85,6 +85,11 @@ impl DType {
         self.row().map(|row| row.3)
     }
 
+    /// Whether every element is a whole number or a truth value, so that none is NaN or infinite.
+    pub fn is_exact(&self) -> bool {
+        self.row().is_some() && !self.is_float()
+    }
+
     /// Whether PyTorch counts it among the floating-point types.
     pub fn is_float(&self) -> bool {
         matches!(

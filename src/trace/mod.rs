@@ -3,11 +3,13 @@
 //! It is plain data: it knows neither Burn nor any file format.
 
 mod arrange;
+mod non_finite;
 mod op;
 mod prune;
 mod timeline;
 
 pub use arrange::arrange;
+pub use non_finite::{FirstNonFinite, NonFiniteKind, Step, WatchedTensor};
 pub use op::{Op, Operand, Output};
 pub use prune::prune;
 pub use timeline::{Part, Timeline};

@@ -9,3 +9,4 @@ mod models;
 mod scopes;
 mod stream;
 mod support;
+mod watch;

@@ -1,6 +1,6 @@
 //! An operation of Burn's stream in words: its name, its tensors under their names, its other arguments.
 
-use burn_ir::{OperationIr, TensorId, TensorIr};
+use burn_ir::{IrVisitorMut, OperationIr, ScalarIr, TensorId, TensorIr};
 use serde_json::Value;
 
 /// An operation about to run, as its device was asked for it.
@@ -46,7 +46,8 @@ impl Description {
         }
         // Burn's own serialised form has the names of the arguments; it is the same for every one of
         // some two hundred operations, the ones of later versions included.
-        let serialised = serde_json::to_value(operation).unwrap_or(Value::Null);
+        let mut serialised = serde_json::to_value(operation).unwrap_or(Value::Null);
+        restore(&mut serialised, &mut not_finite(operation).into_iter());
         let (name, arguments) = unwrap_variants(&serialised);
         let name = match operation {
             OperationIr::Custom(custom) => custom.id.clone(),
@@ -91,6 +92,44 @@ impl Description {
             relabels,
             name,
         })
+    }
+}
+
+/// The infinities and NaNs among an operation's scalars: JSON has `null` for all of them.
+fn not_finite(operation: &OperationIr) -> Vec<f64> {
+    #[derive(Default)]
+    struct Scalars(Vec<f64>);
+    impl IrVisitorMut for Scalars {
+        fn visit_scalar_mut(&mut self, scalar: &mut ScalarIr) {
+            if let ScalarIr::Float(value) = scalar
+                && !value.is_finite()
+            {
+                self.0.push(*value);
+            }
+        }
+    }
+    let mut scalars = Scalars::default();
+    // Burn has a visitor for writing alone; it goes in the order in which it serialises.
+    operation.clone().visit_mut(&mut scalars);
+    scalars.0
+}
+
+/// Writes the numbers that JSON has no word for in place of its `null`.
+fn restore(value: &mut Value, lost: &mut impl Iterator<Item = f64>) {
+    match value {
+        Value::Object(entries) => {
+            for (key, inner) in entries {
+                if key == "Float" && inner.is_null() {
+                    if let Some(number) = lost.next() {
+                        *inner = Value::String(number.to_string());
+                    }
+                } else {
+                    restore(inner, lost);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| restore(item, lost)),
+        _ => {}
     }
 }
 
@@ -222,8 +261,8 @@ fn list(items: &[Value]) -> Option<String> {
 mod tests {
     use burn::tensor::DType;
     use burn_ir::{
-        BinaryOpIr, CatOpIr, NumericOperationIr, OperationIr, ScalarIr, ScalarOpIr, SwapDimsOpIr,
-        TensorStatus,
+        BinaryOpIr, CatOpIr, ClampOpIr, NumericOperationIr, OperationIr, ScalarIr, ScalarOpIr,
+        SwapDimsOpIr, TensorStatus,
     };
 
     use super::*;
@@ -274,6 +313,20 @@ mod tests {
         let described = Description::of(&scaled).unwrap();
         assert_eq!(described.name, "AddScalar");
         assert_eq!(described.scalars, [("rhs".to_owned(), "0.5".to_owned())]);
+
+        let clamped = OperationIr::NumericFloat(
+            DType::F32,
+            NumericOperationIr::Clamp(ClampOpIr {
+                tensor: tensor(1),
+                min: ScalarIr::Float(f64::NEG_INFINITY),
+                max: ScalarIr::Float(f64::INFINITY),
+                out: tensor(2),
+            }),
+        );
+        let described = Description::of(&clamped).unwrap();
+        let expected = [("min", "-inf"), ("max", "inf")];
+        let expected = expected.map(|(name, text)| (name.to_owned(), text.to_owned()));
+        assert_eq!(described.scalars, expected);
 
         let joined = OperationIr::BaseFloat(burn_ir::BaseOperationIr::Cat(CatOpIr {
             tensors: vec![tensor(1), tensor(2)],

@@ -12,8 +12,8 @@ use burn_cubecl::{
         OptimizationProvider, RegistryError,
     },
 };
-use burn_fusion::{FuserProperties, FuserStatus, OperationFuser, stream::Context};
-use burn_ir::OperationIr;
+use burn_fusion::{ExecutionError, FuserProperties, FuserStatus, OperationFuser, stream::Context};
+use burn_ir::{OperationIr, TensorError};
 
 use super::{clock, observer, registry};
 
@@ -121,6 +121,14 @@ impl FusedOperation for SeenOperation {
             fallback(0).run(context);
             return;
         };
+        if let Some(why) = upcoming.recorders.iter().find_map(|(log, _)| log.refusal()) {
+            // Burn delivers it where one of the results is read, and runs nothing that needs one.
+            let error = TensorError::new(ExecutionError::with_context(why));
+            for (_, out) in &upcoming.description.outputs {
+                context.handles.set_error(out.id, error.clone());
+            }
+            return;
+        }
         // A fault of ours must not become the operation's: Burn would pass it on to its results.
         let mut noted = Vec::with_capacity(upcoming.recorders.len());
         for (log, place) in &upcoming.recorders {

@@ -3,7 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -23,6 +23,7 @@ use super::{
     reader::{Numbers, Reader},
     registry,
     timeline::Timeline,
+    watch::{Aliases, Watching},
 };
 use crate::{
     capture::{dump::DumpQueue, record::CallId, tensor},
@@ -69,6 +70,8 @@ pub(crate) struct DeviceLog {
     ids: Arc<AtomicU64>,
     /// Whether a model or tensor on an autodiff device was seen.
     autodiff: AtomicBool,
+    /// Set once operations are to be judged.
+    pub(super) watching: OnceLock<Watching>,
 }
 
 /// What a session wants of its devices.
@@ -76,14 +79,12 @@ pub(crate) struct DeviceLog {
 pub(crate) struct LogSettings {
     /// The elements that PyTorch prints, besides the summary.
     pub(crate) edges: bool,
-    /// Summaries also of the parameters that operations read, to tell whose fault a NaN is.
-    pub(crate) operands: bool,
     /// Where the elements of every result go; `None` where only modules' tensors are dumped.
     pub(crate) dumps: Option<DumpQueue>,
 }
 
 #[derive(Default)]
-struct State {
+pub(super) struct State {
     /// By the stream of a thread.
     timelines: HashMap<u64, Timeline<Place>>,
     /// Streams as small numbers, by their place here.
@@ -94,14 +95,20 @@ struct State {
     by_memory: HashMap<Extent, (TensorId, u64)>,
     parameters: HashMap<Memory, Vec<String>>,
     /// Tensors whose summary was started or refused.
-    begun: HashSet<u64>,
+    pub(super) begun: HashSet<u64>,
+    pub(super) aliases: Aliases,
     /// Of each device and stream: work is in order within a stream alone.
     lanes: Vec<Lane>,
-    trace: DeviceTrace,
+    pub(super) trace: DeviceTrace,
     observing: Option<Observing>,
     reader: Option<Reader>,
+    /// How many summaries were started since all were handed over, about.
+    waiting: usize,
     faults: Vec<String>,
 }
+
+/// How many summaries may wait on the device of a program that is to be stopped soon after a fault.
+const SOON: usize = 64;
 
 /// A piece of memory with the shape and the strides that a tensor has there.
 type Extent = (Memory, Vec<usize>, Vec<usize>);
@@ -202,13 +209,22 @@ impl State {
             return;
         }
         match self.lane(handle).summarise(id, handle, shape, edges) {
-            Ok(None) => {}
+            Ok(None) => self.waiting += 1,
             Ok(Some(batch)) => {
                 if let Some(reader) = &self.reader {
                     reader.submit(batch);
                 }
             }
             Err(why) => self.refuse(id, why),
+        }
+    }
+
+    /// Has everything read that was started, on whatever stream.
+    fn hand_over(&mut self) {
+        self.waiting = 0;
+        if let Some(reader) = &self.reader {
+            let lanes = self.lanes.iter_mut();
+            lanes.for_each(|lane| reader.submit(lane.take()));
         }
     }
 
@@ -224,17 +240,23 @@ impl DeviceLog {
             settings,
             ids,
             autodiff: AtomicBool::new(false),
+            watching: OnceLock::new(),
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         // Whole after every statement that could panic, at worst without one tensor.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Begins to be asked about every operation, if operations are seen in this process.
     pub(crate) fn start(self: &Arc<Self>) -> std::io::Result<()> {
-        let reader = Reader::start(None)?;
+        let log = Arc::downgrade(self);
+        let reader = Reader::start(Box::new(move |readings| {
+            if let Some(log) = log.upgrade() {
+                log.judge(readings);
+            }
+        }))?;
         let mut state = self.state();
         state.reader = Some(reader);
         if super::installed() {
@@ -348,13 +370,19 @@ impl DeviceLog {
             operands.push((id, handle.map(Memory::of)));
             if let Some(handle) = handle
                 && !state.begun.contains(&id)
-                && (self.settings.operands || state.parameter(Some(Memory::of(handle))).is_none())
+                && (self.watches_parameter(&state, id)
+                    || state.parameter(Some(Memory::of(handle))).is_none())
             {
                 let shape: Vec<usize> = input.shape.iter().copied().collect();
                 state.summarise(id, handle, &shape, self.settings.edges);
             }
         }
         Before { operands }
+    }
+
+    /// Whether the numbers of a parameter are wanted: a view of it has its numbers.
+    fn watches_parameter(&self, state: &State, id: u64) -> bool {
+        self.watching.get().is_some() && state.aliases.get(id).is_none()
     }
 
     /// Records an operation that ran, and starts the summaries of its results.
@@ -397,6 +425,9 @@ impl DeviceLog {
                                 .is_some_and(|(_, input)| input.dtype == out.dtype);
                     }
                     state.by_memory.insert(extent(handle, out), (out.id, id));
+                    if let Some(source) = alias_of {
+                        state.aliases.add(id, source);
+                    }
                     if alias_of.is_none() {
                         state.summarise(id, handle, &shape, self.settings.edges);
                     }
@@ -452,6 +483,9 @@ impl DeviceLog {
             place,
             same_numbers,
         });
+        if state.waiting >= SOON && self.watching.get().is_some_and(Watching::stops) {
+            state.hand_over();
+        }
     }
 
     /// Starts the dump of an operation's result, if there is room for it now: this thread never waits.
@@ -500,6 +534,15 @@ impl DeviceLog {
     /// Waits until what this thread asked for is on its way to the devices.
     pub(crate) fn drain(&self) {
         clock::drain();
+    }
+
+    /// Sees to it that what this thread asked for is recorded, and judged soon if the session is
+    /// watched.
+    pub(crate) fn leave(&self) {
+        self.drain();
+        if self.watching.get().is_some() {
+            self.state().hand_over();
+        }
     }
 
     /// Ends the recording and waits for the devices' results.

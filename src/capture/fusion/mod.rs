@@ -24,6 +24,7 @@ mod portable;
 mod reader;
 mod registry;
 mod timeline;
+mod watch;
 
 pub(crate) use dump::DeviceDump;
 pub(crate) use fuser::{installed, register};
@@ -32,3 +33,4 @@ pub(crate) use lane::device_name;
 pub(crate) use log::{DeviceLog, DeviceTrace, LogSettings, Logged, Place};
 pub(crate) use parameters::parameters;
 pub(crate) use reader::Numbers;
+pub(crate) use watch::first_guilty;

@@ -22,8 +22,8 @@ pub(crate) struct Numbers {
 /// Numbers by the session's numbers of tensors.
 pub(super) type Readings = HashMap<u64, Numbers>;
 
-/// What a reading is told to, on the reader's thread.
-pub(super) type Listener = Box<dyn Fn(u64, &Summary) + Send>;
+/// Told on the reader's thread that there are more readings.
+pub(super) type Listener = Box<dyn Fn(&Mutex<Readings>) + Send>;
 
 /// Reads batches in the order in which they come.
 pub(super) struct Reader {
@@ -34,7 +34,7 @@ pub(super) struct Reader {
 
 impl Reader {
     /// Its thread starts now and ends with [`finish`](Self::finish).
-    pub(super) fn start(listener: Option<Listener>) -> std::io::Result<Self> {
+    pub(super) fn start(listener: Listener) -> std::io::Result<Self> {
         let (sender, receiver) = mpsc::channel::<Batch>();
         let readings = Arc::new(Mutex::new(Readings::new()));
         let results = readings.clone();
@@ -42,7 +42,9 @@ impl Reader {
             .name("burnscope readings".to_owned())
             .spawn(move || {
                 for batch in receiver {
-                    read(batch, &results, listener.as_ref());
+                    read(batch, &results);
+                    // Its fault must not end the readings.
+                    let _ = catch_unwind(AssertUnwindSafe(|| listener(&results)));
                 }
             })?;
         Ok(Self {
@@ -80,18 +82,13 @@ impl Reader {
     }
 }
 
-fn read(batch: Batch, readings: &Mutex<Readings>, listener: Option<&Listener>) {
+fn read(batch: Batch, readings: &Mutex<Readings>) {
     let wanted = batch.wanted.clone();
     let arrived = match catch_unwind(AssertUnwindSafe(|| batch.wait())) {
         Ok(arrived) => arrived,
         Err(_) => return refuse(readings, &wanted, "reading the device's results panicked"),
     };
     for (of, reading) in arrived {
-        if let (Wanted::Summary(id), Ok(Reading::Summary(summary)), Some(listener)) =
-            (of, &reading, listener)
-        {
-            listener(id, summary);
-        }
         let mut readings = readings.lock().unwrap_or_else(PoisonError::into_inner);
         let (Wanted::Summary(id) | Wanted::Edges(id)) = of;
         let numbers = readings.entry(id).or_default();
