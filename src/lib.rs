@@ -30,5 +30,5 @@ pub use burnscope_macros::{Traced, trace};
 pub use capture::private as __private;
 #[cfg(feature = "capture")]
 pub use capture::{
-    Dump, InstallError, Installed, NonFinite, Session, Watch, backward, install,
+    Dump, InstallError, Installed, NonFinite, Session, Verification, Watch, backward, install,
 };

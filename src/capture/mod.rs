@@ -20,6 +20,7 @@ mod scope;
 mod session;
 mod tensor;
 mod value;
+mod verify;
 mod watch;
 
 pub use dump::Dump;
@@ -27,7 +28,16 @@ pub use install::{InstallError, Installed, install};
 pub use scope::backward;
 pub use session::{Session, SessionBuilder, SessionGuard};
 pub use value::{Captured, Recorder, Traced};
+pub use verify::{Comparison, Difference, Differs, Verification};
 pub use watch::{NonFinite, Watch};
+
+/// Whether Burn's own fusers are off, so that operations run one by one.
+fn fusion_off() -> bool {
+    #[cfg(feature = "fusion")]
+    return fusion::installed();
+    #[cfg(not(feature = "fusion"))]
+    false
+}
 
 /// What the code written by `#[burnscope::trace]` calls. Not for use by hand: it changes freely.
 #[doc(hidden)]

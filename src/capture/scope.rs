@@ -184,6 +184,28 @@ pub(crate) fn stay(session: &Arc<Shared>) -> Entered {
     Entered::push(session, None, session.next_run())
 }
 
+/// Records nothing on this thread, for any session, until the result is dropped.
+pub(crate) fn outside() -> Outside {
+    let stack = STACK.take();
+    if let Some(top) = stack.last() {
+        top.tell(false);
+    }
+    Outside(stack)
+}
+
+/// What this thread was in; made by [`outside`].
+pub(crate) struct Outside(Vec<Frame>);
+
+impl Drop for Outside {
+    fn drop(&mut self) {
+        let stack = std::mem::take(&mut self.0);
+        if let Some(top) = stack.last() {
+            top.tell(true);
+        }
+        STACK.set(stack);
+    }
+}
+
 fn top() -> Option<Frame> {
     STACK.with_borrow(|stack| stack.last().cloned())
 }

@@ -333,6 +333,10 @@ impl Session {
         }
     }
 
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     /// Where the files are written.
     pub fn folder(&self) -> &Path {
         &self.folder

@@ -48,6 +48,20 @@ impl Seen {
     }
 }
 
+/// A tensor's record with its summary and its elements in row-major order, read here and now from
+/// wherever it is, and whether that is a device where Burn may fuse operations.
+pub(crate) fn read<const D: usize, K: Basic>(
+    tensor: &Tensor<D, K>,
+) -> (TensorRecord, Option<Vec<u8>>, bool) {
+    #[cfg(feature = "fusion")]
+    let fusion = fusion::fusion_tensor(tensor).is_some();
+    #[cfg(not(feature = "fusion"))]
+    let fusion = false;
+    let host = HostTensor::look(tensor);
+    let record = describe(&host, 0, &Options::default());
+    (record, host.row_major_bytes(), fusion)
+}
+
 /// A tensor on a device.
 #[cfg(feature = "fusion")]
 pub(crate) struct DeviceTensor {

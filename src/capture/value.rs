@@ -75,6 +75,15 @@ pub struct Recorder<'s> {
     session: &'s Shared,
     /// Elements that the caller of this very call has copied already, by the tensor's number.
     copied: HashMap<u64, Vec<u8>>,
+    /// For values that are to be read here and now rather than recorded.
+    reading: Option<Reading>,
+}
+
+/// What was learnt while values were read.
+#[derive(Default)]
+struct Reading {
+    /// Whether a tensor was on a device where Burn may fuse operations.
+    fusion: bool,
 }
 
 impl<'s> Recorder<'s> {
@@ -82,7 +91,21 @@ impl<'s> Recorder<'s> {
         Self {
             session,
             copied: HashMap::new(),
+            reading: None,
         }
+    }
+
+    /// A recorder that reads every tensor, wherever it is, and records nothing in the session.
+    pub(crate) fn reading(session: &'s Shared) -> Self {
+        Self {
+            reading: Some(Reading::default()),
+            ..Self::new(session)
+        }
+    }
+
+    /// Whether it read a tensor on a device where Burn may fuse operations.
+    pub(crate) fn saw_fusion(&self) -> bool {
+        self.reading.as_ref().is_some_and(|reading| reading.fusion)
     }
 
     /// A recorder that takes over the elements in `captured` instead of copying them again.
@@ -116,6 +139,14 @@ impl<'s> Recorder<'s> {
 
     /// Records a tensor: summarised now or by its device, unless the same tensor was before.
     pub fn tensor<const D: usize, K: Basic>(&mut self, tensor: &Tensor<D, K>) -> Captured {
+        if let Some(reading) = &mut self.reading {
+            let (record, elements, fusion) = super::tensor::read(tensor);
+            reading.fusion |= fusion;
+            return Captured::Tensor(CapturedTensor {
+                record: Arc::new(record),
+                elements: elements.map_or(Elements::NotWanted, Elements::Copied),
+            });
+        }
         let seen = Seen::look(tensor);
         let record = self.session.describe(&seen);
         let options = self.session.options();

@@ -9,4 +9,5 @@ mod models;
 mod scopes;
 mod stream;
 mod support;
+mod verify;
 mod watch;

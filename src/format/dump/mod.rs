@@ -5,10 +5,14 @@
 
 mod name;
 mod read;
+#[cfg(feature = "capture")]
+mod set;
 mod write;
 
 pub use name::{DumpName, DumpNames, file_stem};
 pub use read::{Dump, DumpReader};
+#[cfg(feature = "capture")]
+pub(crate) use set::{read_set, write_set};
 pub use write::write_tensor;
 
 use safetensors::tensor::{Dtype, TensorInfo};
