@@ -460,6 +460,7 @@ fn each_call_at_the_start_that_fails_is_named() {
     ));
     let stream = standin.stream();
     let memory = standin.memory(&[0; 256]);
+    standin.delay(5000);
     for call in [
         "cuMemAlloc",
         "cuMemHostAlloc",
@@ -480,6 +481,11 @@ fn each_call_at_the_start_that_fails_is_named() {
         assert!(error.unwrap_err().to_string().starts_with(call), "{call}");
         standin.heal();
     }
+    stream.synchronize();
+    assert!(
+        standin.freed_memory_untouched(),
+        "half an engine was freed while the stream wrote to it"
+    );
 }
 
 #[test]

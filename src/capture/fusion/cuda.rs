@@ -159,13 +159,8 @@ impl Native for Cuda {
 /// read it, it has no elements, or any would lie outside its handle's memory.
 fn describe(tensor: &DeviceTensor) -> Option<cuda::DeviceTensor> {
     let size = tensor.storage.size();
-    let steps = tensor.shape.iter().zip(tensor.strides);
-    let last = steps
-        .into_iter()
-        .try_fold(0usize, |at, (&length, &stride)| {
-            at.checked_add(length.checked_sub(1)?.checked_mul(stride)?)
-        })?;
-    let end = last.checked_add(1)?.checked_mul(size)?;
+    let reach = reach(tensor.shape, tensor.strides)?;
+    let end = reach.checked_add(tensor.offset)?.checked_mul(size)?;
     let start = tensor.handle.offset_start.unwrap_or(0);
     let whole = start.is_multiple_of(size as u64) && tensor.offset == 0;
     if !whole || end as u64 > tensor.handle.size_in_used() {
@@ -188,6 +183,21 @@ fn describe(tensor: &DeviceTensor) -> Option<cuda::DeviceTensor> {
     Some(described)
 }
 
+/// How many elements of memory a tensor reaches over, gaps included; `None` if it has no elements or
+/// reaches over more than can be counted.
+fn reach(shape: &[usize], strides: &[usize]) -> Option<usize> {
+    if shape.len() != strides.len() {
+        return None;
+    }
+    let steps = shape.iter().zip(strides);
+    let last = steps
+        .into_iter()
+        .try_fold(0usize, |at, (&length, &stride)| {
+            at.checked_add(length.checked_sub(1)?.checked_mul(stride)?)
+        })?;
+    last.checked_add(1)
+}
+
 /// A copied tensor's bytes until all have come.
 struct Gathered {
     bytes: Vec<u8>,
@@ -207,5 +217,24 @@ impl DumpSink for Gathered {
         let Self { bytes, sender, .. } = *self;
         // Nobody waits any more if the session is gone.
         let _ = sender.send(outcome.map(|()| bytes).map_err(|error| error.to_string()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tensor_reaches_as_far_as_its_last_element() {
+        assert_eq!(reach(&[], &[]), Some(1));
+        assert_eq!(reach(&[3, 4], &[4, 1]), Some(12));
+        // Padded rows: none behind the last.
+        assert_eq!(reach(&[3, 4], &[16, 1]), Some(36));
+        // Transposed, and broadcast.
+        assert_eq!(reach(&[4, 3], &[1, 16]), Some(36));
+        assert_eq!(reach(&[1000, 4], &[0, 1]), Some(4));
+        assert_eq!(reach(&[3, 0], &[4, 1]), None);
+        assert_eq!(reach(&[3, 4], &[1]), None);
+        assert_eq!(reach(&[3, 2], &[usize::MAX, 1]), None);
     }
 }

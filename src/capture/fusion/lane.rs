@@ -224,9 +224,13 @@ mod tests {
     fn devices_have_short_names() {
         use cubecl::{
             Device,
-            wgpu::WgpuDeviceKind::{Cpu, DefaultDevice, DiscreteGpu},
+            device::{
+                CudaDevice, WgpuDevice,
+                WgpuDeviceKind::{Cpu, DefaultDevice, DiscreteGpu},
+            },
         };
-        let name = |kind| device_name(&Device::Wgpu(cubecl::wgpu::WgpuDevice::new(kind)));
+        assert_eq!(device_name(&Device::Cuda(CudaDevice::new(1))), "cuda:1");
+        let name = |kind| device_name(&Device::Wgpu(WgpuDevice::new(kind)));
         assert_eq!(name(Cpu), "wgpu:cpu");
         assert_eq!(name(DefaultDevice), "wgpu");
         assert_eq!(name(DiscreteGpu(1)), "wgpu:discretegpu:1");

@@ -303,14 +303,17 @@ fn lane<'a>(
 impl Lane {
     fn new(device: &Arc<Device>, stream: ProducerStream) -> Result<Self, CudaError> {
         let ticket_bytes = MAX_LAUNCH_TENSORS * size_of::<u32>();
+        let slots = DeviceBuffer::new(device, RING * size_of::<Slot>())?;
+        let parts = DeviceBuffer::new(device, MAX_LAUNCH_TILES as usize * PART_BYTES)?;
         let mut tickets = DeviceBuffer::new(device, ticket_bytes)?;
-        tickets.zero(ticket_bytes, stream)?;
         let landing = || Landing::new(device, RING * size_of::<Slot>());
         let idle = (0..LANDINGS).map(|_| landing()).collect::<Result<_, _>>()?;
+        // Last: what fails after it would free memory that the stream still writes.
+        tickets.zero(ticket_bytes, stream)?;
         Ok(Self {
             stream,
-            slots: DeviceBuffer::new(device, RING * size_of::<Slot>())?,
-            parts: DeviceBuffer::new(device, MAX_LAUNCH_TILES as usize * PART_BYTES)?,
+            slots,
+            parts,
             tickets,
             open: Vec::with_capacity(RING),
             under_way: VecDeque::new(),
