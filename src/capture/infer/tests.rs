@@ -231,7 +231,10 @@ fn llama_has_the_tree_of_pytorchs_trace() {
 
 #[test]
 fn bert_has_the_tree_of_pytorchs_trace() {
-    let (calls, _) = check_model("bert_f32");
+    let (calls, rest) = check_model("bert_f32");
+    assert_eq!(names(&rest), ["Init"; 3], "the model's inputs");
+    // That every token is real was read back on the way; it is no result.
+    assert_eq!(call(&calls[0]).2, [vec![2, 16]]);
     let attention = every(&calls)
         .into_iter()
         .find(|node| node.path == "BertModel.encoder.layer.0.attention.self");
@@ -379,6 +382,27 @@ fn burns_modules_have_their_true_inputs_and_outputs() {
     ] {
         check_module(case, &[input], &[output]);
     }
+}
+
+#[test]
+fn a_module_has_all_of_its_operations() {
+    let x: &[usize] = &[2, 5, 8];
+    let sigmoid = [
+        "Cast",
+        "MulScalar",
+        "Exp",
+        "AddScalar",
+        "Log",
+        "MulScalar",
+        "Exp",
+        "Cast",
+    ];
+    assert_eq!(names(&check_module("sigmoid", &[x], &[x])[0].ops), sigmoid);
+    // The variant of an enum is no call inside the enum's.
+    let activation = check_module("act_enum", &[x], &[x]);
+    assert!(activation[0].children.is_empty());
+    assert_eq!(activation[0].kind.as_deref(), Some("Activation"));
+    assert_eq!(activation[0].ops.len(), 5);
 }
 
 #[test]
