@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    fusion::{DeviceTrace, Logged, Numbers},
+    fusion::{DeviceTrace, Logged, Numbers, Place},
     infer::{Inferred, infer},
     record::{CallId, Record},
     session::Options,
@@ -126,6 +126,21 @@ impl Resolver {
 }
 
 impl Record {
+    /// Writes operations to the journal as they become known, so that a crash leaves them.
+    pub(super) fn tell(&mut self, options: &Options, ops: &[(Op, Place)]) {
+        if self.finished {
+            return;
+        }
+        self.open_journal(options);
+        for (op, place) in ops {
+            let call = place
+                .call
+                .and_then(|call| self.calls.get(call.0)?.journaled);
+            self.journal_with(|journal| journal.op(call, op));
+            self.told.push(call);
+        }
+    }
+
     /// Completes every call with what its devices told, and concludes the calls that nobody announced.
     ///
     /// Returns the root calls so concluded and the operations of no call.
@@ -262,18 +277,29 @@ impl Record {
         }
         let mut journal = self.journal.take();
         let mut lines: Vec<_> = rest.iter().map(|op| (None, op)).collect();
+        // Told of before the beginning of their call was in the journal.
+        let mut placed: Vec<(jsonl::CallId, Vec<u64>)> = Vec::new();
         for call in &self.calls {
             lines.extend(call.node.ops.iter().map(|op| (call.journaled, op)));
+            let told = |op: &&Op| matches!(self.told.get(op.order as usize), Some(None));
+            let ops = call.node.ops.iter().filter(told).map(|op| op.order);
+            placed.extend(call.journaled.map(|call| (call, ops.collect())));
         }
         for (parent, node) in concluded {
             let call = parent.and_then(|parent| self.calls[parent.0].journaled);
             collect(node, call, &mut lines);
         }
+        // The first operations were told of while the run went on.
+        lines.retain(|(_, op)| op.order >= self.told.len() as u64);
         lines.sort_by_key(|(_, op)| op.order);
         let written = journal.as_mut().map_or(Ok(()), |journal| {
-            lines
-                .into_iter()
-                .try_for_each(|(call, op)| journal.op(call, op))
+            for (call, op) in lines {
+                journal.op(call, op)?;
+            }
+            for (call, ops) in placed.iter().filter(|(_, ops)| !ops.is_empty()) {
+                journal.ops(*call, ops)?;
+            }
+            Ok(())
         });
         self.journal = journal;
         if let Err(error) = written {

@@ -59,6 +59,9 @@ pub(crate) struct Record {
     pub(super) roots: Vec<CallId>,
     /// Calls per root call and path.
     pub(super) counts: HashMap<(u64, String), u64>,
+    /// Of each operation that was told of while the run went on, under which call.
+    #[cfg(feature = "fusion")]
+    pub(super) told: Vec<Option<jsonl::CallId>>,
     /// Root calls that were concluded afterwards.
     #[cfg(feature = "fusion")]
     pub(super) concluded_roots: u64,
@@ -89,6 +92,8 @@ impl Record {
             calls: Vec::new(),
             roots: Vec::new(),
             counts: HashMap::new(),
+            #[cfg(feature = "fusion")]
+            told: Vec::new(),
             #[cfg(feature = "fusion")]
             concluded_roots: 0,
             journal: None,

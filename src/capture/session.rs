@@ -291,8 +291,19 @@ impl SessionBuilder {
             #[cfg(feature = "fusion")]
             on_device: Mutex::default(),
         };
+        let shared = Arc::new(shared);
+        #[cfg(feature = "fusion")]
+        if shared.options.include.is_empty() && shared.options.exclude.is_empty() {
+            // What the filters leave of operations is known when their modules are concluded.
+            let session = Arc::downgrade(&shared);
+            shared.device.tell_of_operations(move |ops| {
+                if let Some(session) = session.upgrade() {
+                    session.record().tell(&session.options, &ops);
+                }
+            });
+        }
         Ok(Session {
-            shared: Arc::new(shared),
+            shared,
             folder: self.folder,
             finished: false,
         })

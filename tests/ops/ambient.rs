@@ -45,21 +45,10 @@ fn program() {
 
 #[test]
 fn a_program_that_only_installs_and_attaches_gets_a_module_tree() {
-    let Some(device) = device() else { return };
-    let kind = if format!("{device:?}").contains("Cpu") {
-        "cpu"
-    } else {
-        "default"
+    let Some(folder) = in_a_process_of_its_own("ambient::program", true) else {
+        return;
     };
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("trace");
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["ambient::program", "--exact", "--ignored"])
-        .env("BURNSCOPE", &out)
-        .env("DEVICE_KIND", kind)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
+    let out = folder.path();
     let trace = format::read(out.join("Net.burnscope.jsonl")).unwrap();
     assert!(trace.complete);
     let steps: Vec<(u64, &str)> = trace
@@ -87,4 +76,68 @@ fn a_program_that_only_installs_and_attaches_gets_a_module_tree() {
     // What was done between the calls belongs to none of them.
     assert!(trace.ops.iter().any(|op| op.name == "MulScalar"));
     assert!(out.join("Net_debug_tree_SUMMARY.json").exists());
+}
+
+/// A program that dies without a word once the record tells of its operations.
+#[test]
+#[ignore = "run by another test, in a process of its own"]
+fn dying() {
+    let burnscope = burnscope::install().unwrap();
+    let device = match std::env::var("DEVICE_KIND").as_deref() {
+        Ok("cpu") => Device::wgpu(DeviceKind::Cpu),
+        _ => Device::wgpu(DeviceKind::DefaultDevice),
+    };
+    let record =
+        std::path::Path::new(&std::env::var_os("BURNSCOPE").unwrap()).join("Net.burnscope.jsonl");
+    let session = burnscope.session().unwrap();
+    let net = Net {
+        fc: nn::LinearConfig::new(4, 4).init(&device),
+        norm: nn::RmsNormConfig::new(4).init(&device),
+    };
+    burnscope.attach("Net", &net);
+    loop {
+        session.run(|| net.forward(Tensor::<2>::ones([2, 4], &device)));
+        let told = std::fs::read_to_string(&record).unwrap_or_default();
+        if told.contains("\"kind\":\"op\"") {
+            std::process::abort();
+        }
+    }
+}
+
+#[test]
+fn a_crash_leaves_the_operations_that_were_told_of() {
+    let Some(folder) = in_a_process_of_its_own("ambient::dying", false) else {
+        return;
+    };
+    let trace = format::read(folder.path().join("Net.burnscope.jsonl")).unwrap();
+    assert!(!trace.complete);
+    assert!(trace.roots.is_empty());
+    assert_eq!(trace.ops[0].name, "Ones");
+    assert_eq!(trace.ops[1].name, "Matmul");
+    assert_eq!(
+        trace.ops[1].inputs[1].parameter.as_deref(),
+        Some("Net.fc.weight")
+    );
+    let summary = trace.ops[1].outputs[0].tensor.summary.as_ref().unwrap();
+    assert_eq!(summary.count, 8);
+    assert!(trace.ops.iter().all(|op| op.backward.eq(&false)));
+}
+
+/// Runs an ignored test of this file; its trace is in the folder.
+fn in_a_process_of_its_own(test: &str, succeeds: bool) -> Option<tempfile::TempDir> {
+    let device = device()?;
+    let kind = if format!("{device:?}").contains("Cpu") {
+        "cpu"
+    } else {
+        "default"
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args([test, "--exact", "--ignored"])
+        .env("BURNSCOPE", folder.path())
+        .env("DEVICE_KIND", kind)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.success(), succeeds, "{output:?}");
+    Some(folder)
 }

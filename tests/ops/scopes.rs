@@ -191,3 +191,33 @@ fn tracing_changes_no_bit_of_the_result() {
         assert_eq!(traced.into_data(), untraced);
     }
 }
+
+/// Operations go to the record while the run goes on; calls are concluded at its end.
+#[test]
+fn the_record_of_several_runs_tells_all_that_the_session_returned() {
+    let Some(device) = device() else { return };
+    let model = Net::init(&device);
+    for annotations in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let session = Session::builder(folder.path())
+            .annotations(annotations)
+            .start()
+            .unwrap();
+        session.attach("Net", &model);
+        for step in 0..4 {
+            let x = Tensor::<2>::ones([3, 8], &device) * step as f32;
+            session.run(|| model.forward(x)).into_data();
+        }
+        let mut trace = session.finish().unwrap();
+        assert_eq!(trace.roots.len(), 4);
+        let record = folder.path().join("Net.burnscope.jsonl");
+        let mut read = format::read(&record).unwrap();
+        read.notes.sort();
+        trace.notes.sort();
+        assert_eq!(read, trace);
+        // The first run's operations come before the last call's beginning.
+        let text = std::fs::read_to_string(&record).unwrap();
+        let first_op = text.find("\"kind\":\"op\"").unwrap();
+        assert!(first_op < text.rfind("\"kind\":\"enter\"").unwrap());
+    }
+}

@@ -22,6 +22,7 @@ use super::{
     observer::{Observing, Upcoming},
     reader::{Numbers, Reader},
     registry,
+    tell::Tell,
     timeline::Timeline,
     watch::{Aliases, Watching},
 };
@@ -72,6 +73,8 @@ pub(crate) struct DeviceLog {
     autodiff: AtomicBool,
     /// Set once operations are to be judged.
     pub(super) watching: OnceLock<Watching>,
+    /// Set where operations are told of while the run goes on.
+    pub(super) telling: OnceLock<Tell>,
 }
 
 /// What a session wants of its devices.
@@ -104,11 +107,16 @@ pub(super) struct State {
     reader: Option<Reader>,
     /// How many summaries were started since all were handed over, about.
     waiting: usize,
+    /// How many operations were told of.
+    pub(super) told: usize,
     faults: Vec<String>,
 }
 
 /// How many summaries may wait on the device of a program that is to be stopped soon after a fault.
 const SOON: usize = 64;
+
+/// How many may wait else, so that the record on disk is not far behind.
+const LATER: usize = 1024;
 
 /// A piece of memory with the shape and the strides that a tensor has there.
 type Extent = (Memory, Vec<usize>, Vec<usize>);
@@ -241,6 +249,7 @@ impl DeviceLog {
             ids,
             autodiff: AtomicBool::new(false),
             watching: OnceLock::new(),
+            telling: OnceLock::new(),
         })
     }
 
@@ -255,6 +264,7 @@ impl DeviceLog {
         let reader = Reader::start(Box::new(move |readings| {
             if let Some(log) = log.upgrade() {
                 log.judge(readings);
+                log.tell(readings);
             }
         }))?;
         let mut state = self.state();
@@ -483,7 +493,8 @@ impl DeviceLog {
             place,
             same_numbers,
         });
-        if state.waiting >= SOON && self.watching.get().is_some_and(Watching::stops) {
+        let stops = self.watching.get().is_some_and(Watching::stops);
+        if state.waiting >= if stops { SOON } else { LATER } {
             state.hand_over();
         }
     }
@@ -536,13 +547,15 @@ impl DeviceLog {
         clock::drain();
     }
 
-    /// Sees to it that what this thread asked for is recorded, and judged soon if the session is
-    /// watched.
+    /// Sees to it that what this thread asked for is recorded, and soon judged and told.
     pub(crate) fn leave(&self) {
         self.drain();
-        if self.watching.get().is_some() {
-            self.state().hand_over();
-        }
+        self.state().hand_over();
+    }
+
+    /// Whether there may be backward passes.
+    pub(super) fn may_go_backward(&self) -> bool {
+        self.autodiff.load(Ordering::Relaxed)
     }
 
     /// Ends the recording and waits for the devices' results.
@@ -558,7 +571,7 @@ impl DeviceLog {
             let batches: Vec<_> = lanes.iter_mut().map(Lane::take).collect();
             let mut trace = std::mem::take(&mut state.trace);
             trace.notes.append(&mut state.faults);
-            if self.autodiff.load(Ordering::Relaxed) {
+            if self.may_go_backward() {
                 for (first, last) in backward::mark(&mut trace.ops) {
                     trace.notes.push(format!(
                         "operations {first} to {last} were taken for a backward pass, from the first \

@@ -23,6 +23,7 @@ mod parameters;
 mod portable;
 mod reader;
 mod registry;
+mod tell;
 mod timeline;
 mod watch;
 
