@@ -423,6 +423,22 @@ fn a_layout_before_a_layer_is_not_its_own() {
 }
 
 #[test]
+fn the_variant_of_an_enum_is_the_enum_itself() {
+    let fields = [
+        ("mix", "Struct:Net"),
+        ("mix.Full", "Enum:Mix"),
+        ("mix.Full.weight!", "Struct:Linear"),
+    ];
+    let net = tree("Net", &fields, "");
+    let mut ops = Stream::default();
+    ops.linear(From::Outside(0), "Net.mix.Full.weight");
+    let found = infer(&net, None, ops.0);
+    assert_eq!(paths(&found.calls), ["Net", "Net.mix"]);
+    assert_eq!(found.calls[0].children[0].kind.as_deref(), Some("Mix"));
+    assert!(found.notes.is_empty(), "its pattern is the variant's");
+}
+
+#[test]
 fn two_models_are_two_roots() {
     let mut net = tree("Teacher", TWO, "");
     let entered =
