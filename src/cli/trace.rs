@@ -35,7 +35,8 @@ Examples:
   burnscope trace --checkpoint llama --inputs inputs.safetensors --out trace --dump safetensors
   burnscope trace --checkpoint llama --inputs inputs.safetensors --out trace --include '*.layers.0.*'
 
-Exit codes: 0 recorded, 1 the forward pass panicked (what was seen until then is recorded), 2 bad input.")]
+Exit codes: 0 recorded, 1 the forward pass panicked (what was seen until then is recorded) or --verify
+found that tracing changes the outputs, 2 bad input.")]
 pub struct TraceArguments {
     /// The folder of the checkpoint
     #[arg(long, value_name = "DIR")]
@@ -69,6 +70,9 @@ pub struct TraceArguments {
     /// Record no module whose whole path matches
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
+    /// Run without tracing, too, and say whether the outputs are the same to the last bit
+    #[arg(long)]
+    verify: bool,
     /// Print nothing but where the files are
     #[arg(long, short)]
     quiet: bool,
@@ -134,7 +138,15 @@ pub fn run(arguments: &TraceArguments) -> Outcome {
     }
     let session = model.start(builder)?;
     let running = output::spinner(format!("running {}", model.class_name()));
-    let outcome = catch(|| session.run(|| model.forward(&inputs)));
+    let mut changed = false;
+    let outcome = catch(|| {
+        if !arguments.verify {
+            return session.run(|| model.forward(&inputs)).map(drop);
+        }
+        let verification = session.verify(|| model.forward(&inputs));
+        changed = !verification.changed_nothing() && !verification.differs_from_itself();
+        Ok(())
+    });
     running.finish_and_clear();
     let trace = session.finish()?;
     if trace.roots.is_empty() && outcome.is_ok() {
@@ -171,7 +183,11 @@ pub fn run(arguments: &TraceArguments) -> Outcome {
     match outcome {
         Ok(result) => {
             result?;
-            Ok(ExitCode::SUCCESS)
+            Ok(if changed {
+                ExitCode::FAILURE
+            } else {
+                ExitCode::SUCCESS
+            })
         }
         Err(message) => {
             let note = format!(

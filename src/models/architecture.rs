@@ -91,7 +91,7 @@ pub struct InputTensors {
 }
 
 /// A model's outputs: those of the fields that its class has.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, burnscope::Traced)]
 pub struct ModelOutputs {
     /// `[batch, sequence, hidden]`.
     pub last_hidden_state: Option<Tensor<3>>,

@@ -17,18 +17,32 @@ pub(crate) struct DeviceDump {
 
 impl DeviceDump {
     /// Queues the file, or gives its room back. Never waits.
-    pub(super) fn copied(self, copy: Result<Arriving, String>) {
+    pub(super) fn copied(mut self, copy: Result<Arriving, String>) {
+        // Dropping it has nothing to give back then.
+        let name = std::mem::take(&mut self.name);
         match copy {
             Ok(copy) => self.queue.submit(
                 Job {
-                    name: self.name,
-                    dtype: self.dtype,
-                    shape: self.shape,
+                    name,
+                    dtype: self.dtype.clone(),
+                    shape: std::mem::take(&mut self.shape),
                     elements: Elements::Device(copy),
                 },
                 self.reserved,
             ),
-            Err(why) => self.queue.give_up(self.name, self.reserved, why),
+            Err(why) => self.queue.give_up(name, self.reserved, why),
+        }
+    }
+}
+
+/// Burn runs no marker of a tensor whose operation failed or was refused: whoever waits for room must
+/// not wait for that one.
+impl Drop for DeviceDump {
+    fn drop(&mut self) {
+        if !self.name.is_empty() {
+            let why = "the operation that makes it did not run".to_owned();
+            let name = std::mem::take(&mut self.name);
+            self.queue.give_up(name, self.reserved, why);
         }
     }
 }
