@@ -66,6 +66,9 @@ pub(crate) struct DeviceTrace {
 /// The part of a session that devices' threads write to.
 pub(crate) struct DeviceLog {
     state: Mutex<State>,
+    /// Of each thread's stream. Apart from the state, which a device's thread holds while it starts
+    /// kernels: a scope must not wait for those.
+    timelines: Mutex<HashMap<u64, Timeline<Place>>>,
     settings: LogSettings,
     /// Gives out the session's numbers of tensors.
     ids: Arc<AtomicU64>,
@@ -88,8 +91,6 @@ pub(crate) struct LogSettings {
 
 #[derive(Default)]
 pub(super) struct State {
-    /// By the stream of a thread.
-    timelines: HashMap<u64, Timeline<Place>>,
     /// Streams as small numbers, by their place here.
     streams: Vec<u64>,
     /// The session's numbers of Burn's tensors.
@@ -245,6 +246,7 @@ impl DeviceLog {
     pub(crate) fn new(settings: LogSettings, ids: Arc<AtomicU64>) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::default(),
+            timelines: Mutex::default(),
             settings,
             ids,
             autodiff: AtomicBool::new(false),
@@ -285,16 +287,21 @@ impl DeviceLog {
     /// From now on this thread is there.
     pub(crate) fn moved(&self, place: Option<Place>) {
         let (stream, now) = (StreamId::current(), clock::now());
-        self.state()
-            .timelines
-            .entry(stream.value)
-            .or_default()
-            .change(now, place);
+        let mut timelines = self.timelines();
+        let timeline = timelines.entry(stream.value).or_default();
+        timeline.change(now, place);
+    }
+
+    fn timelines(&self) -> MutexGuard<'_, HashMap<u64, Timeline<Place>>> {
+        // No statement that uses it leaves it half changed.
+        self.timelines
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where a thread was when it asked for that tensor, if it was in a run of this session.
     pub(super) fn place_at(&self, stream: StreamId, tensor: u64) -> Option<Place> {
-        self.state().timelines.get(&stream.value)?.at(tensor)
+        self.timelines().get(&stream.value)?.at(tensor)
     }
 
     /// Has a tensor summarised where the program is now, unless it was before; returns its number.
