@@ -15,6 +15,8 @@ mod skips;
 #[cfg(feature = "models")]
 mod trace;
 mod tree;
+#[cfg(feature = "models")]
+mod verify;
 
 use std::{error::Error, process::ExitCode};
 

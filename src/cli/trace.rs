@@ -18,6 +18,7 @@ use super::{
     model_inputs::{self, DeviceName},
     output::{self, BAD, FAINT, STRONG, printable, styled},
     tree::{self, TreeArguments},
+    verify::Again,
 };
 
 /// Run a checkpoint and record every module of its forward pass
@@ -70,7 +71,8 @@ pub struct TraceArguments {
     /// Record no module whose whole path matches
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
-    /// Run without tracing, too, and say whether the outputs are the same to the last bit
+    /// Run without tracing, too, and say whether the outputs are the same to the last bit; on a GPU
+    /// also how they differ from those of a run with Burn's fusion on
     #[arg(long)]
     verify: bool,
     /// Print nothing but where the files are
@@ -138,13 +140,14 @@ pub fn run(arguments: &TraceArguments) -> Outcome {
     }
     let session = model.start(builder)?;
     let running = output::spinner(format!("running {}", model.class_name()));
-    let mut changed = false;
+    let (mut changed, mut one_by_one) = (false, false);
     let outcome = catch(|| {
         if !arguments.verify {
             return session.run(|| model.forward(&inputs)).map(drop);
         }
         let verification = session.verify(|| model.forward(&inputs));
         changed = !verification.changed_nothing() && !verification.differs_from_itself();
+        one_by_one = verification.one_by_one == Some(true);
         Ok(())
     });
     running.finish_and_clear();
@@ -162,7 +165,17 @@ pub fn run(arguments: &TraceArguments) -> Outcome {
         text += &tree::render(&trace, &arguments.tree);
         text.push('\n');
     }
-    for note in &trace.notes {
+    let beside_fusion = one_by_one.then(|| {
+        let again = Again {
+            checkpoint: &arguments.checkpoint,
+            inputs: arguments.inputs.as_deref(),
+            text: arguments.text.as_deref(),
+            device: arguments.device,
+            out: &arguments.out,
+        };
+        again.compare()
+    });
+    for note in trace.notes.iter().chain(&beside_fusion) {
         text += &format!("{}\n", styled(FAINT, format!("note: {}", printable(note))));
     }
     if !model.ignored_keys().is_empty() && !arguments.quiet {

@@ -327,3 +327,32 @@ fn a_model_without_annotation_is_told_its_module_at_the_end() {
     assert_eq!(weight.parameter.as_deref(), Some("Linear.weight"));
     assert!(weight.summary.is_some());
 }
+
+/// Files of tensors that are never made would otherwise keep the room that later ones wait for.
+#[test]
+fn a_stopped_run_does_not_wait_for_files_of_tensors_that_are_never_made() {
+    let Some(device) = device() else { return };
+    let (sender, stopped) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let model = net(&device, [1.0, 2.0, -1.0, 3.0]);
+        let folder = tempfile::tempdir().unwrap();
+        let session = Session::builder(folder.path())
+            .dump(burnscope::Dump::Safetensors)
+            .dump_memory(64)
+            .start()
+            .unwrap();
+        session.attach("Net", &model);
+        session.watch(NonFinite::Stop);
+        let mut refused = 0;
+        while refused < 10 {
+            let x = Tensor::<2>::ones([2, 2], &device);
+            let result = session.run(|| model.forward(x).try_into_data());
+            refused += usize::from(result.is_err());
+        }
+        let error = session.finish().expect_err("files are missing");
+        sender.send(error.to_string()).unwrap();
+    });
+    let error = stopped.recv_timeout(Duration::from_secs(120));
+    let error = error.expect("it waits for ever");
+    assert!(error.contains("did not run"), "{error}");
+}
