@@ -98,12 +98,16 @@ struct QueueState {
 }
 
 /// Tensors that got no file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dropped {
     /// Because of [`DumpLimits::total`].
     pub(crate) total: u64,
     /// Because of [`DumpLimits::in_flight`], where the program could not wait.
     pub(crate) in_flight: u64,
+    /// Because their device gave no copy.
+    pub(crate) not_copied: u64,
+    /// The file and the reason of the first of those.
+    pub(crate) first_not_copied: Option<(String, String)>,
 }
 
 impl Queue {
@@ -215,11 +219,15 @@ impl DumpQueue {
         self.0.changed.notify_all();
     }
 
-    /// Gives back the room of a file that cannot be.
+    /// Gives back the room of a file whose elements cannot be copied.
     #[cfg(feature = "fusion")]
     pub(crate) fn give_up(&self, name: String, reserved: usize, why: String) {
-        let error = refused(&self.0.folder, &name, io::Error::other(why));
-        self.lose(self.0.lock(), name, reserved, error);
+        let mut state = self.0.lock();
+        state.in_flight -= reserved;
+        state.dropped.not_copied += 1;
+        state.dropped.first_not_copied.get_or_insert((name, why));
+        drop(state);
+        self.0.changed.notify_all();
     }
 
     fn lose(
@@ -257,7 +265,7 @@ impl DumpQueue {
             Some((name, error)) => Err(Lost { name, error, files }),
             None => Ok(()),
         };
-        (state.dropped, result)
+        (std::mem::take(&mut state.dropped), result)
     }
 }
 

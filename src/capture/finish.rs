@@ -35,6 +35,13 @@ impl Record {
                 options.dump_memory, dropped.in_flight,
             ));
         }
+        if let Some((name, why)) = dropped.first_not_copied {
+            self.note(format!(
+                "{} tensors could not be copied from their device and have no file, first {name}: {why}",
+                dropped.not_copied,
+            ));
+        }
+        self.open_journal(options);
         let mut lost_files = false;
         if let Err(lost) = written {
             lost_files = true;
@@ -50,7 +57,6 @@ impl Record {
                 .roots
                 .iter()
                 .all(|root| self.calls[root.0].node.complete);
-        self.open_journal(options);
         // Whatever the filters leave out of the trace is judged, too.
         #[cfg(feature = "fusion")]
         let guilty = watched

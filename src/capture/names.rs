@@ -98,6 +98,26 @@ macro_rules! visit_identities {
     };
 }
 
+/// A model as it was walked: its code, which may be the user's, runs no more.
+pub(crate) struct Attached {
+    walk: Walk,
+    #[cfg(any(feature = "fusion", test))]
+    text: DebugText,
+}
+
+impl Attached {
+    /// Walks through every parameter and module.
+    pub(crate) fn of<M: Module>(model: &M) -> Self {
+        let mut walk = Walk::default();
+        model.visit(&mut walk);
+        Self {
+            walk,
+            #[cfg(any(feature = "fusion", test))]
+            text: DebugText::of(model),
+        }
+    }
+}
+
 impl Walk {
     fn param(&mut self, id: ParamId) {
         self.params.push((id, self.path.join(".")));
@@ -171,10 +191,9 @@ impl FirstParam {
 }
 
 impl ModuleNames {
-    /// Learns every parameter and module of `model` under the name `root`.
-    pub(crate) fn attach<M: Module>(&mut self, root: &str, model: &M, names: &SegmentNames) {
-        let mut walk = Walk::default();
-        model.visit(&mut walk);
+    /// Learns a walked model under the name `root`.
+    pub(crate) fn attach(&mut self, root: &str, model: Attached, names: &SegmentNames) {
+        let walk = model.walk;
         let full = |path: &str| match path {
             "" => root.to_owned(),
             path => format!("{root}.{}", names.rename(path)),
@@ -185,7 +204,7 @@ impl ModuleNames {
             &walk.entered,
             &walk.params,
             &mut self.in_tree,
-            &DebugText::of(model),
+            &model.text,
         );
         for (id, path) in walk.params {
             self.by_param.entry(id).or_default().push(full(&path));
@@ -201,7 +220,10 @@ impl ModuleNames {
 
     /// The attached models' modules, to conclude calls from operations.
     #[cfg(any(feature = "fusion", test))]
-    #[allow(dead_code, reason = "nothing sees operations yet")]
+    #[cfg_attr(
+        not(feature = "fusion"),
+        expect(dead_code, reason = "only operations need it")
+    )]
     pub(crate) fn tree(&self) -> &ModuleTree {
         &self.tree
     }

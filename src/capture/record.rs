@@ -447,7 +447,7 @@ impl Record {
 }
 
 /// A quantised tensor is dumped as the f32 values it stands for.
-fn dump_dtype(dtype: &crate::summary::DType) -> crate::summary::DType {
+pub(crate) fn dump_dtype(dtype: &crate::summary::DType) -> crate::summary::DType {
     match dtype {
         crate::summary::DType::Quantized(_) => crate::summary::DType::F32,
         dtype => dtype.clone(),

@@ -19,7 +19,7 @@ use super::fusion::{self, DeviceLog, LogSettings};
 use super::{
     Dump,
     dump::{DumpLimits, DumpQueue},
-    names::SegmentNames,
+    names::{Attached, SegmentNames},
     record::{CallId, Record},
     scope::{self, Entered},
     tensor::{Seen, TensorCache},
@@ -375,7 +375,9 @@ impl Session {
                 self.shared.device.parameter(path, tensor);
             });
         });
-        self.shared.record().names.attach(name, model, segments);
+        // The model's own code may call what is traced: the session is not locked here.
+        let attached = Attached::of(model);
+        self.shared.record().names.attach(name, attached, segments);
     }
 
     /// Looks for the first operation that makes a NaN or an infinity out of finite tensors, from the
@@ -434,6 +436,11 @@ impl Session {
         Watch(watched.clone())
     }
 
+    /// Says something in every file.
+    pub(crate) fn note(&self, text: &str) {
+        self.shared.record().note(text.to_owned());
+    }
+
     /// Runs `run` with this session recording on this thread.
     pub fn run<R>(&self, run: impl FnOnce() -> R) -> R {
         let _guard = self.enter();
@@ -444,6 +451,7 @@ impl Session {
     pub(crate) fn stay(&self) -> Stay {
         Stay {
             _entered: scope::stay(&self.shared),
+            _leaving: Leaving::new(&self.shared),
             _thread: PhantomData,
         }
     }
@@ -452,8 +460,7 @@ impl Session {
     pub fn enter(&self) -> SessionGuard<'_> {
         SessionGuard {
             _entered: scope::stay(&self.shared),
-            #[cfg(feature = "fusion")]
-            _drained: Drained(self),
+            _leaving: Leaving::new(&self.shared),
             _session: PhantomData,
         }
     }
@@ -514,25 +521,42 @@ impl Drop for Session {
 pub struct SessionGuard<'s> {
     // Dropped in this order.
     _entered: Entered,
-    #[cfg(feature = "fusion")]
-    _drained: Drained<'s>,
+    _leaving: Leaving,
     /// A guard belongs to the thread whose stack it is on.
     _session: PhantomData<(&'s Session, *const ())>,
 }
 
-/// Sees to it that what its thread asked for is recorded before the session can end on another.
-#[cfg(feature = "fusion")]
-struct Drained<'s>(&'s Session);
+/// Recording on this thread; made by [`Session::stay`].
+pub(crate) struct Stay {
+    // Dropped in this order.
+    _entered: Entered,
+    _leaving: Leaving,
+    _thread: PhantomData<*const ()>,
+}
 
-#[cfg(feature = "fusion")]
-impl Drop for Drained<'_> {
-    fn drop(&mut self) {
-        self.0.shared.device.leave();
+/// What is to be done where a thread's run ends.
+struct Leaving {
+    session: Arc<Shared>,
+    /// Whether a panic was on its way when the run began.
+    panicking: bool,
+}
+
+impl Leaving {
+    fn new(session: &Arc<Shared>) -> Self {
+        Self {
+            session: session.clone(),
+            panicking: std::thread::panicking(),
+        }
     }
 }
 
-/// Recording on this thread; made by [`Session::stay`].
-pub(crate) struct Stay {
-    _entered: Entered,
-    _thread: PhantomData<*const ()>,
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        if !self.panicking && std::thread::panicking() {
+            self.session.record().panicked = true;
+        }
+        // The session may end on another thread: what this one asked for must be recorded then.
+        #[cfg(feature = "fusion")]
+        self.session.device.leave();
+    }
 }

@@ -36,6 +36,12 @@ fn program() {
         fc: nn::LinearConfig::new(4, 4).init(&device),
         norm: nn::RmsNormConfig::new(4).init(&device),
     };
+    // As in loading a checkpoint.
+    let mut loaded = Tensor::<1>::zeros([8], &device);
+    for _ in 0..1500 {
+        loaded = loaded + 1.0;
+    }
+    loaded.into_data();
     burnscope.attach("Net", &net);
     for step in 0..3 {
         let x = Tensor::<2>::ones([2, 4], &device) * step as f32;

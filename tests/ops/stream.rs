@@ -293,3 +293,126 @@ fn a_session_takes_tensors_of_two_devices() {
     assert_eq!(ids.len(), 4);
     assert_eq!(names(&trace), ["MulScalar"]);
 }
+
+/// What no session sees may put another tensor into the memory of one that was recorded.
+#[test]
+fn a_tensor_in_the_memory_of_another_is_not_taken_for_it() {
+    let Some(device) = device() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let session = burnscope::Session::builder(folder.path()).start().unwrap();
+    let made = session.run(|| Tensor::<1>::ones([6], &device) * 3.0);
+    // In place: `made` is used up.
+    let unseen = made + 1.0;
+    session.run(|| unseen * 2.0).into_data();
+    let trace = session.finish().unwrap();
+    let ops = all_ops(&trace);
+    assert_eq!(names(&trace), ["Ones", "MulScalar", "MulScalar"]);
+    assert_ne!(Some(ops[2].inputs[0].id), ops[1].outputs[0].tensor.id);
+    let mean = |op: &burnscope::trace::Op| op.outputs[0].tensor.summary.clone().unwrap().mean;
+    assert_eq!((mean(ops[1]), mean(ops[2])), (Some(3.0), Some(8.0)));
+}
+
+/// Results are read behind the stream that makes them, however long that takes.
+#[test]
+fn the_numbers_of_a_slow_thread_are_waited_for() {
+    let Some(device) = device() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let session = burnscope::Session::builder(folder.path()).start().unwrap();
+    let x = Tensor::<2>::ones([768, 768], &device);
+    let barrier = std::sync::Barrier::new(2);
+    std::thread::scope(|scope| {
+        let (session, barrier, device) = (&session, &barrier, &device);
+        scope.spawn(move || {
+            session.run(|| {
+                // The first to ask for a summary on this device.
+                let quick = Tensor::<1>::ones([4], device).exp();
+                barrier.wait();
+                barrier.wait();
+                quick
+            });
+        });
+        scope.spawn(move || {
+            barrier.wait();
+            session.run(|| {
+                let mut y = x.clone();
+                for _ in 0..4 {
+                    y = x.clone().matmul(y) / 768.0;
+                }
+                y.exp()
+            });
+            barrier.wait();
+        });
+    });
+    let trace = session.finish().unwrap();
+    let ops = all_ops(&trace);
+    let slow: Vec<f64> = ops
+        .iter()
+        .filter(|op| op.stream == ops.last().unwrap().stream && op.name == "Exp")
+        .map(|op| op.outputs[0].tensor.summary.as_ref().unwrap().mean.unwrap())
+        .collect();
+    assert_eq!(slow.len(), 1);
+    assert!((slow[0] - 1f64.exp()).abs() < 1e-5, "{slow:?}");
+}
+
+/// A session may end on another thread than the one that ran, which has read nothing.
+#[test]
+fn what_another_thread_only_asked_for_is_recorded() {
+    let Some(device) = device() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let session = burnscope::Session::builder(folder.path()).start().unwrap();
+    let kept = std::thread::scope(|scope| {
+        let (session, device) = (&session, &device);
+        let run = scope.spawn(move || session.run(|| Tensor::<1>::ones([4], device) * 5.0));
+        run.join().unwrap()
+    });
+    let trace = session.finish().unwrap();
+    assert_eq!(names(&trace), ["Ones", "MulScalar"]);
+    let mean = |name| result(&trace, name).tensor.summary.clone().unwrap().mean;
+    assert_eq!(mean("MulScalar"), Some(5.0));
+    drop(kept);
+}
+
+#[test]
+fn a_panic_without_any_annotation_leaves_an_incomplete_trace() {
+    let Some(device) = device() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let session = burnscope::Session::builder(folder.path())
+        .name("Net")
+        .start()
+        .unwrap();
+    let run = std::panic::AssertUnwindSafe(|| {
+        session.run(|| {
+            let _made = Tensor::<1>::ones([4], &device) * 5.0;
+            panic!("the model's own");
+        })
+    });
+    assert!(std::panic::catch_unwind(run).is_err());
+    // Dropped, as by the panic of a program.
+    drop(session);
+    let trace = burnscope::format::read(folder.path().join("Net.burnscope.jsonl")).unwrap();
+    assert!(!trace.complete);
+    assert_eq!(names(&trace), ["Ones", "MulScalar"]);
+    assert!(result(&trace, "MulScalar").tensor.summary.is_some());
+}
+
+/// Of two sessions on one thread the inner one records.
+#[test]
+fn a_session_within_another_pauses_it() {
+    let Some(device) = device() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let start = |name: &str| {
+        burnscope::Session::builder(folder.path().join(name))
+            .start()
+            .unwrap()
+    };
+    let (outer, inner) = (start("outer"), start("inner"));
+    let x = Tensor::<1>::ones([4], &device);
+    outer.run(|| {
+        let y = x.clone() + 1.0;
+        let y = inner.run(|| y * 2.0);
+        y.exp()
+    });
+    let (outer, inner) = (outer.finish().unwrap(), inner.finish().unwrap());
+    assert_eq!(names(&outer), ["AddScalar", "Exp"]);
+    assert_eq!(names(&inner), ["MulScalar"]);
+}

@@ -3,9 +3,10 @@
 use std::collections::{HashMap, HashSet};
 
 use super::log::Logged;
+use crate::trace::Op;
 
-/// Marks backward passes: Burn begins one with a tensor of ones of the loss's shape, and all that
-/// follows up to the last operation that depends on it, on the same thread, is part of it.
+/// Marks backward passes of single-element losses: Burn begins one with a tensor of ones of the loss's
+/// shape, and all that follows up to the last operation that depends on it, on the same thread, is part of it.
 ///
 /// Returns the first and last number of each pass. What depends on gradients afterwards within the same
 /// run, as an optimiser's step does, cannot be told apart from it.
@@ -38,16 +39,19 @@ pub(super) fn mark(ops: &mut [Logged]) -> Vec<(u64, u64)> {
     passes
 }
 
-/// Whether that operation makes ones of the shape that the operation before it resulted in.
+/// Whether that operation makes the one of a single-element loss, which is what the operation before it
+/// resulted in. Ones of other shapes are too common in forward passes.
 fn is_seed(ops: &[Logged], thread: &[usize], at: usize) -> bool {
     let op = &ops[thread[at]].op;
     if op.backward || !op.inputs.is_empty() || op.name != "Ones" {
         return false;
     }
-    let before = thread[..at].iter().rev().map(|index| &ops[*index].op);
-    let loss = before.take_while(|op| !op.backward).next();
-    let shape = |op: &crate::trace::Op| op.outputs.first().map(|out| out.tensor.shape.clone());
-    loss.is_some_and(|loss| shape(loss) == shape(op))
+    let Some(loss) = at.checked_sub(1).map(|before| &ops[thread[before]].op) else {
+        return false;
+    };
+    let shape = |op: &Op| op.outputs.first().map(|out| out.tensor.shape.clone());
+    let single = |shape: &Vec<usize>| shape.iter().product::<usize>() == 1;
+    !loss.backward && shape(op).is_some_and(|of| single(&of) && shape(loss) == Some(of))
 }
 
 /// The place of the last operation that depends on the first one.

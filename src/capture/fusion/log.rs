@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -27,7 +28,11 @@ use super::{
     watch::{Aliases, Watching},
 };
 use crate::{
-    capture::{dump::DumpQueue, record::CallId, tensor},
+    capture::{
+        dump::DumpQueue,
+        record::{CallId, dump_dtype},
+        tensor,
+    },
     trace::{Attribution, Op, Operand, Output, TensorRecord},
 };
 
@@ -98,6 +103,8 @@ pub(super) struct State {
     /// The last tensor that was made in a piece of memory with this shape and these strides.
     by_memory: HashMap<Extent, (TensorId, u64)>,
     parameters: HashMap<Memory, Vec<String>>,
+    /// Tensors of calls, whose summary is to be started.
+    asked: HashSet<u64>,
     /// Tensors whose summary was started or refused.
     pub(super) begun: HashSet<u64>,
     pub(super) aliases: Aliases,
@@ -110,6 +117,8 @@ pub(super) struct State {
     waiting: usize,
     /// How many operations were told of.
     pub(super) told: usize,
+    /// Whether the session has ended: what comes later is nobody's, and must start nothing.
+    closed: bool,
     faults: Vec<String>,
 }
 
@@ -134,6 +143,8 @@ fn extent(handle: &CubeFusionHandle, tensor: &TensorIr) -> Extent {
 /// What is noted of an operation before it runs: running takes operands away.
 pub(super) struct Before {
     operands: Vec<(u64, Option<Memory>)>,
+    /// Where the operands are.
+    device: Option<String>,
 }
 
 impl State {
@@ -178,9 +189,9 @@ impl State {
         handles: &HandleContainer<CubeFusionHandle>,
     ) -> Option<u64> {
         let (twin, id) = self.by_memory.get(&extent(handle, tensor))?;
-        let alive = handles.get_handle_ref(twin)?;
-        let same = *twin != tensor.id && Memory::of(alive) == Memory::of(handle);
-        same.then_some(*id)
+        // A tensor stays in its memory as long as it is there.
+        let alive = *twin != tensor.id && handles.has_handle(twin);
+        alive.then_some(*id)
     }
 
     fn stream(&mut self, stream: u64) -> u64 {
@@ -217,7 +228,12 @@ impl State {
         if !self.begun.insert(id) {
             return;
         }
-        match self.lane(handle).summarise(id, handle, shape, edges) {
+        let started = catch_unwind(AssertUnwindSafe(|| {
+            self.lane(handle).summarise(id, handle, shape, edges)
+        }));
+        // What waits for its numbers must not wait for ever.
+        let started = started.unwrap_or_else(|_| Err("a fault of burnscope".to_owned()));
+        match started {
             Ok(None) => self.waiting += 1,
             Ok(Some(batch)) => {
                 if let Some(reader) = &self.reader {
@@ -313,6 +329,7 @@ impl DeviceLog {
         if known && state.begun.contains(&id) {
             return id;
         }
+        state.asked.insert(id);
         drop(state);
         let log = self.clone();
         marker::register(
@@ -328,6 +345,9 @@ impl DeviceLog {
         };
         let shape: Vec<usize> = tensor.shape.iter().copied().collect();
         let mut state = self.state();
+        if state.closed {
+            return;
+        }
         let first = state.twin(tensor, handle, handles).unwrap_or(id);
         if first == id {
             state
@@ -335,6 +355,7 @@ impl DeviceLog {
                 .insert(extent(handle, tensor), (tensor.id, id));
         } else {
             state.trace.same.insert(id, first);
+            state.ids.insert(tensor.id.value(), first);
         }
         state.summarise(first, handle, &shape, self.settings.edges);
     }
@@ -361,13 +382,16 @@ impl DeviceLog {
         marker::register(
             tensor,
             Box::new(move |tensor, handles| {
+                let mut state = log.state();
                 let copy = match handles.get_handle_ref(&tensor.id) {
+                    Some(_) if state.closed => Err("the session has ended".to_owned()),
                     Some(handle) => {
                         let shape: Vec<usize> = tensor.shape.iter().copied().collect();
-                        log.state().lane(handle).copy(handle, &shape)
+                        state.lane(handle).copy(handle, &shape)
                     }
                     None => Err("the operation that makes it failed".to_owned()),
                 };
+                drop(state);
                 dump.copied(copy);
             }),
         );
@@ -380,26 +404,26 @@ impl DeviceLog {
         handles: &HandleContainer<CubeFusionHandle>,
     ) -> Before {
         let mut state = self.state();
+        let mut device = None;
         let mut operands = Vec::with_capacity(description.inputs.len());
         for (_, input) in &description.inputs {
             let handle = handles.get_handle_ref(&input.id);
+            device = device.or(handle.map(|handle| device_name(&handle.device)));
             let id = state.known(input, handles, &self.ids);
             operands.push((id, handle.map(Memory::of)));
+            // A view has its source's numbers, or none.
             if let Some(handle) = handle
+                && !state.closed
                 && !state.begun.contains(&id)
-                && (self.watches_parameter(&state, id)
+                && state.aliases.get(id).is_none()
+                && (self.watching.get().is_some()
                     || state.parameter(Some(Memory::of(handle))).is_none())
             {
                 let shape: Vec<usize> = input.shape.iter().copied().collect();
                 state.summarise(id, handle, &shape, self.settings.edges);
             }
         }
-        Before { operands }
-    }
-
-    /// Whether the numbers of a parameter are wanted: a view of it has its numbers.
-    fn watches_parameter(&self, state: &State, id: u64) -> bool {
-        self.watching.get().is_some() && state.aliases.get(id).is_none()
+        Before { operands, device }
     }
 
     /// Records an operation that ran, and starts the summaries of its results.
@@ -413,7 +437,10 @@ impl DeviceLog {
         let description = &upcoming.description;
         let mut state = self.state();
         let state = &mut *state;
-        let mut device = String::new();
+        if state.closed {
+            return;
+        }
+        let mut device = before.device.clone();
         let mut outputs = Vec::with_capacity(description.outputs.len());
         let mut same_numbers = Vec::with_capacity(description.outputs.len());
         for (label, out) in &description.outputs {
@@ -425,9 +452,7 @@ impl DeviceLog {
                 None => state.refuse(id, "the operation failed".to_owned()),
                 Some(handle) => {
                     let memory = Memory::of(handle);
-                    if device.is_empty() {
-                        device = device_name(&handle.device);
-                    }
+                    device.get_or_insert_with(|| device_name(&handle.device));
                     if description.relabels != Relabels::No {
                         alias_of = before
                             .operands
@@ -441,7 +466,10 @@ impl DeviceLog {
                                 .first()
                                 .is_some_and(|(_, input)| input.dtype == out.dtype);
                     }
-                    state.by_memory.insert(extent(handle, out), (out.id, id));
+                    // A view of the whole is no reason to forget what it is a view of.
+                    if alias_of.is_none() || state.twin(out, handle, handles).is_none() {
+                        state.by_memory.insert(extent(handle, out), (out.id, id));
+                    }
                     if let Some(source) = alias_of {
                         state.aliases.add(id, source);
                     }
@@ -461,7 +489,7 @@ impl DeviceLog {
                 label: label.clone(),
                 tensor: Arc::new(TensorRecord {
                     dtype: tensor::dtype(out.dtype),
-                    device: Some(device.clone()),
+                    device: device.clone(),
                     id: Some(id),
                     summary: None,
                     not_summarised: None,
@@ -491,7 +519,7 @@ impl DeviceLog {
             outputs,
             scalars: description.scalars.clone(),
             stream: state.stream(upcoming.stream.value),
-            device,
+            device: device.unwrap_or_default(),
             backward: place.backward,
             attribution: Attribution::Exact,
         };
@@ -517,10 +545,8 @@ impl DeviceLog {
         let Some(queue) = &self.settings.dumps else {
             return;
         };
-        let (dtype, shape) = (
-            tensor::dtype(out.dtype),
-            out.shape.iter().copied().collect(),
-        );
+        let dtype = dump_dtype(&tensor::dtype(out.dtype));
+        let shape = out.shape.iter().copied().collect();
         let Some(size) = dtype.size() else { return };
         let reserved = out.shape.num_elements() * size;
         if !queue.try_reserve(reserved) {
@@ -572,6 +598,14 @@ impl DeviceLog {
         registry::remove(self);
         let (mut trace, _lanes, batches, reader) = {
             let mut state = self.state();
+            state.closed = true;
+            for id in std::mem::take(&mut state.asked) {
+                let id = state.trace.same.get(&id).copied().unwrap_or(id);
+                if !state.begun.contains(&id) {
+                    // Burn leaves out what depends on an operation that failed.
+                    state.refuse(id, "the operation that makes it did not run".to_owned());
+                }
+            }
             state.observing = None;
             // Dropped at the end, on this thread: an engine waits for its device then.
             let mut lanes = std::mem::take(&mut state.lanes);

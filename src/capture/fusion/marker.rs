@@ -23,10 +23,6 @@ const NAME: &str = "burnscope.marker";
 /// What a device's thread does with the handles when it comes to a marker.
 pub(super) type Action = Box<dyn FnOnce(&TensorIr, &mut HandleContainer<CubeFusionHandle>) + Send>;
 
-pub(super) fn is_marker(operation: &OperationIr) -> bool {
-    matches!(operation, OperationIr::Custom(custom) if custom.id == NAME)
-}
-
 /// Has `action` done when the tensor is there, before anything that this thread asks for later.
 pub(super) fn register(tensor: FusionTensor, action: Action) {
     let client = tensor.client.clone();

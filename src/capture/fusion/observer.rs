@@ -5,6 +5,7 @@
 
 use std::{
     cell::RefCell,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -16,7 +17,7 @@ use burn_fusion::{
 use super::{
     describe::Description,
     log::{DeviceLog, Place},
-    marker, registry,
+    registry,
 };
 
 /// An operation about to run, and who records it.
@@ -42,33 +43,35 @@ impl FusionObserver for Observer {
 
     fn block_starts(&self, block: BlockOperations<'_>) {
         UPCOMING.set(None);
-        let mut operations = block.iter();
-        let (Some(operation), None) = (operations.next(), operations.next()) else {
-            return;
-        };
-        if marker::is_marker(operation) {
-            return;
-        }
-        let Some(first) = operation.outputs().map(|out| out.id.value()).min() else {
-            return;
-        };
-        let stream = StreamId::current();
-        let recorders = registry::recorders(stream, first);
-        if recorders.is_empty() {
-            return;
-        }
-        if let Some(description) = Description::of(operation) {
-            UPCOMING.set(Some(Upcoming {
-                description,
-                stream,
-                recorders,
-            }));
+        // Burn would make a panic of ours the operation's. The operation runs unrecorded then.
+        if let Ok(upcoming) = catch_unwind(AssertUnwindSafe(|| upcoming(block))) {
+            UPCOMING.set(upcoming);
         }
     }
 
     fn block_ran(&self) {
         UPCOMING.set(None);
     }
+}
+
+/// The only operation of a block, if a session records it.
+fn upcoming(block: BlockOperations<'_>) -> Option<Upcoming> {
+    let mut operations = block.iter();
+    let (Some(operation), None) = (operations.next(), operations.next()) else {
+        return None;
+    };
+    // A marker of ours has no results, as the end of a tensor has none.
+    let first = operation.outputs().map(|out| out.id.value()).min()?;
+    let stream = StreamId::current();
+    let recorders = registry::recorders(stream, first);
+    if recorders.is_empty() {
+        return None;
+    }
+    Some(Upcoming {
+        description: Description::of(operation)?,
+        stream,
+        recorders,
+    })
 }
 
 /// The observation that the sessions share, and how many they are.

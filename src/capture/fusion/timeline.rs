@@ -21,8 +21,8 @@ impl<P> Default for Timeline<P> {
 impl<P: Copy + PartialEq> Timeline<P> {
     /// From the tensor numbered `from` on the thread is there.
     pub(super) fn change(&mut self, from: u64, place: Option<P>) {
-        while self.changes.last().is_some_and(|last| last.0 >= from) {
-            // Nothing was asked for since.
+        // Nothing was asked for since: each change takes a number itself.
+        while self.changes.last().is_some_and(|last| last.0 + 1 >= from) {
             self.changes.pop();
         }
         let before = self.changes.last().and_then(|last| last.1);
@@ -46,21 +46,23 @@ mod tests {
     fn an_operation_belongs_to_where_its_thread_was_when_it_was_asked_for() {
         let mut timeline = Timeline::default();
         timeline.change(10, Some("run"));
-        timeline.change(12, Some("first"));
-        timeline.change(12, Some("second"));
-        timeline.change(15, Some("first"));
-        timeline.change(15, Some("run"));
-        timeline.change(20, None);
+        // Tensors 11 and 12.
+        timeline.change(13, Some("first"));
+        timeline.change(14, Some("second"));
+        // Tensors 15 to 17.
+        timeline.change(18, Some("first"));
+        timeline.change(19, Some("run"));
+        // Tensor 20.
+        timeline.change(21, None);
         for (id, place) in [
             (0, None),
             (9, None),
-            (10, Some("run")),
             (11, Some("run")),
-            (12, Some("second")),
-            (14, Some("second")),
-            (15, Some("run")),
-            (19, Some("run")),
-            (20, None),
+            (12, Some("run")),
+            (15, Some("second")),
+            (17, Some("second")),
+            (20, Some("run")),
+            (22, None),
             (99, None),
         ] {
             assert_eq!(timeline.at(id), place, "tensor {id}");
@@ -71,10 +73,12 @@ mod tests {
     fn what_comes_and_goes_without_an_operation_leaves_nothing() {
         let mut timeline = Timeline::default();
         timeline.change(1, Some(0));
-        for call in 1..1000 {
-            timeline.change(2, Some(call));
-            timeline.change(2, Some(0));
+        // Tensor 2.
+        for call in 0..1000 {
+            timeline.change(3 + 2 * call, Some(call + 1));
+            timeline.change(4 + 2 * call, Some(0));
         }
         assert_eq!(timeline.changes, [(1, Some(0))]);
+        assert_eq!(timeline.at(2), Some(0));
     }
 }
