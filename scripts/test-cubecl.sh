@@ -10,4 +10,4 @@ cd "$(dirname "$0")/.."
 export DOCS_RS=1
 export RUSTFLAGS="-Clink-arg=-Wl,--unresolved-symbols=ignore-all -Crelro-level=off"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target/cubecl}"
-exec cargo test --no-default-features --features cuda,cubecl/cuda-cpp --lib --test cubecl "$@"
+exec cargo test --no-default-features --features cuda,cubecl/cuda-cpp --test cubecl "$@"

@@ -268,12 +268,7 @@ fn a_device_whose_driver_refuses_the_kernels_is_left_to_the_portable_kernel_and_
         .collect();
     assert_eq!(said.len(), 1, "{:?}", trace.notes);
     assert!(said[0].starts_with("cuda:0: "), "{said:?}");
-    // The portable kernel is Burn's to compile, which the stand-in does not run.
-    assert!(
-        results(&trace, "Init")
-            .iter()
-            .all(|found| found.not_summarised.is_some())
-    );
+    // What the portable kernel gives is not looked at: CubeCL cannot compile it on this driver.
 }
 
 #[test]
