@@ -55,8 +55,7 @@ pub enum InstallError {
 /// }
 /// ```
 pub fn install() -> Result<Installed, InstallError> {
-    #[cfg(feature = "fusion")]
-    super::fusion::register().map_err(|_| InstallError::TooLate)?;
+    see_operations()?;
     let session = match env::var_os(FOLDER).filter(|folder| !folder.is_empty()) {
         Some(folder) => {
             let dump = match env::var("BURNSCOPE_DUMP").as_deref() {
@@ -74,6 +73,17 @@ pub fn install() -> Result<Installed, InstallError> {
         _entered: entered,
         session,
     })
+}
+
+/// What [`install`] does to the devices, without a look at the environment: for a program whose own
+/// sessions are all that is wanted, whatever `BURNSCOPE` says.
+///
+/// # Errors
+/// If a device was at work before.
+pub fn see_operations() -> Result<(), InstallError> {
+    #[cfg(feature = "fusion")]
+    super::fusion::register().map_err(|_| InstallError::TooLate)?;
+    Ok(())
 }
 
 /// What [`install`] returns: keep it until the end of `main`.
