@@ -26,7 +26,7 @@ fn summaries(criterion: &mut Criterion) {
         (Storage::I64, 1 << 20),
     ] {
         let bytes: Vec<u8> = (0..count * storage.size())
-            .map(|k| (k * 2_654_435_761 >> 7) as u8 & 0x3f)
+            .map(|k| ((k * 2_654_435_761) >> 7) as u8 & 0x3f)
             .collect();
         let handle = client.create_from_slice(&bytes);
         let tensor = DeviceTensor {

@@ -3,6 +3,7 @@
 //! CPU time of the whole process, all threads, since tracing uses more than one.
 
 mod cpu_time;
+mod llama;
 
 use std::{hint::black_box, path::Path, time::Duration};
 
@@ -10,19 +11,15 @@ use burn::{
     module::Module,
     tensor::{Device, Distribution, Int, Tensor},
 };
-use burnscope::{
-    Dump, Session,
-    models::{DecoderConfig, llama::LlamaForCausalLM},
-};
+use burnscope::{Dump, Session, models::llama::LlamaForCausalLM};
 use cpu_time::CpuTime;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 
-/// Hidden size 512, 8 layers, 256 tokens, random weights.
 fn forward(criterion: &mut Criterion<CpuTime>) {
     let device = Device::flex();
-    let config: DecoderConfig = models_config();
-    let model = LlamaForCausalLM::init(&config, &device);
-    let ids = Tensor::<2, Int>::random([1, 256], Distribution::Uniform(0.0, 1000.0), &device);
+    let model = LlamaForCausalLM::init(&llama::config(), &device);
+    let uniform = Distribution::Uniform(0.0, 1000.0);
+    let ids = Tensor::<2, Int>::random([1, llama::TOKENS], uniform, &device);
     let run = |ids: &Tensor<2, Int>| model.forward(ids.clone(), None, None, None);
     run(&ids);
 
@@ -56,17 +53,6 @@ fn traced<M: Module, R>(model: &M, folder: &Path, dump: Dump, run: impl FnOnce()
     session.attach("LlamaForCausalLM", model);
     black_box(session.run(run));
     session.finish().expect("the files");
-}
-
-fn models_config() -> DecoderConfig {
-    let text = br#"{
-        "architectures": ["LlamaForCausalLM"], "hidden_act": "silu", "hidden_size": 512,
-        "intermediate_size": 1408, "max_position_embeddings": 512, "model_type": "llama",
-        "num_attention_heads": 8, "num_hidden_layers": 8, "num_key_value_heads": 8,
-        "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": false, "vocab_size": 1000
-    }"#;
-    let file = burnscope::models::ConfigFile::parse(text).expect("a JSON object");
-    burnscope::models::llama::read_config(&file).expect("a Llama's configuration")
 }
 
 struct Bare;

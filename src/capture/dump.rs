@@ -341,3 +341,109 @@ fn refused(folder: &Path, name: &str, source: io::Error) -> WriteError {
         source,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc, time::Duration};
+
+    use super::*;
+
+    fn queue(folder: &Path, total: Option<u64>, in_flight: usize) -> DumpQueue {
+        DumpQueue::new(folder.to_owned(), DumpLimits { total, in_flight })
+    }
+
+    fn job(name: String, size: usize) -> Job {
+        Job {
+            name,
+            dtype: DType::U8,
+            shape: vec![size],
+            elements: Elements::Host(vec![7; size]),
+        }
+    }
+
+    impl DumpQueue {
+        fn in_flight(&self) -> usize {
+            self.0.lock().in_flight
+        }
+    }
+
+    /// Looked at after every file, by threads that are all ahead of the disk.
+    #[test]
+    fn no_more_than_the_limit_is_ever_in_flight() {
+        const LIMIT: usize = 25_000;
+        let folder = tempfile::tempdir().unwrap();
+        let queue = queue(folder.path(), None, LIMIT);
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                let queue = &queue;
+                scope.spawn(move || {
+                    for file in 0..60 {
+                        let size = 4_000 + 1_000 * (file % 5);
+                        assert!(queue.reserve(size, || ()));
+                        assert!(queue.in_flight() <= LIMIT);
+                        let name = format!("{thread}_{file}.safetensors");
+                        queue.submit(job(name, size), size);
+                        assert!(queue.in_flight() <= LIMIT);
+                    }
+                });
+            }
+        });
+        let (dropped, written) = queue.finish();
+        assert!(written.is_ok());
+        assert_eq!(dropped, Dropped::default());
+        assert_eq!(queue.in_flight(), 0);
+        assert_eq!(folder.path().read_dir().unwrap().count(), 180);
+    }
+
+    #[test]
+    fn who_finds_no_room_waits_until_a_file_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let queue = queue(folder.path(), None, 100);
+        assert!(queue.reserve(60, || panic!("there is room")));
+        let (sender, events) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let (queue, sender) = (&queue, sender);
+            scope.spawn(move || {
+                let asked = sender.clone();
+                // Larger than the limit: alone it may go.
+                assert!(queue.reserve(150, || asked.send("waits").unwrap()));
+                sender.send("has room").unwrap();
+                queue.submit(job("second.safetensors".to_owned(), 150), 150);
+            });
+            assert_eq!(events.recv(), Ok("waits"));
+            let early = events.recv_timeout(Duration::from_millis(50));
+            assert!(early.is_err(), "it {} too early", early.unwrap());
+            queue.submit(job("first.safetensors".to_owned(), 60), 60);
+            assert_eq!(events.recv(), Ok("has room"));
+        });
+        assert!(queue.finish().1.is_ok());
+        assert_eq!(folder.path().read_dir().unwrap().count(), 2);
+    }
+
+    #[cfg(feature = "fusion")]
+    #[test]
+    fn who_cannot_wait_loses_the_file_and_it_is_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let queue = queue(folder.path(), Some(200), 100);
+        assert!(queue.try_reserve(60));
+        assert!(!queue.try_reserve(60));
+        assert!(queue.try_reserve(40));
+        assert!(!queue.try_reserve(1));
+        queue.give_up("a.safetensors".to_owned(), 60, "no copy".to_owned());
+        assert_eq!(queue.in_flight(), 40);
+        assert!(queue.try_reserve(60));
+        // Here and now there is room, in the budget of all files there is none.
+        queue.submit(job("b.safetensors".to_owned(), 60), 60);
+        queue.submit(job("c.safetensors".to_owned(), 40), 40);
+        assert!(!queue.reserve(50, || ()));
+        assert!(!queue.try_reserve(50));
+        let (dropped, written) = queue.finish();
+        let counted = Dropped {
+            total: 2,
+            in_flight: 2,
+        };
+        assert_eq!(dropped, counted);
+        let lost = written.err().unwrap();
+        assert_eq!((lost.name.as_str(), lost.files), ("a.safetensors", 1));
+    }
+}

@@ -68,8 +68,7 @@ pub enum InstallError {
 /// }
 /// ```
 pub fn install() -> Result<Installed, InstallError> {
-    #[cfg(feature = "fusion")]
-    super::fusion::register().map_err(|_| InstallError::TooLate)?;
+    see_operations()?;
     let folder = env::var_os(FOLDER).filter(|folder| !folder.is_empty());
     let session = match folder {
         // One process, one session: a second one would write over the first one's files.
@@ -97,6 +96,17 @@ fn ambient(folder: OsString) -> Result<Session, InstallError> {
     };
     let session = Session::builder(PathBuf::from(folder)).dump(dump);
     Ok(session.start()?)
+}
+
+/// What [`install`] does to the devices, without a look at the environment: for a program whose own
+/// sessions are all that is wanted, whatever `BURNSCOPE` says.
+///
+/// # Errors
+/// If a device was at work before.
+pub fn see_operations() -> Result<(), InstallError> {
+    #[cfg(feature = "fusion")]
+    super::fusion::register().map_err(|_| InstallError::TooLate)?;
+    Ok(())
 }
 
 /// What [`install`] returns: keep it until the end of `main`.

@@ -24,7 +24,7 @@ mod verify;
 mod watch;
 
 pub use dump::Dump;
-pub use install::{InstallError, Installed, install};
+pub use install::{InstallError, Installed, install, see_operations};
 pub use scope::backward;
 pub use session::{Session, SessionBuilder, SessionGuard};
 pub use value::{Captured, Recorder, Traced};

@@ -12,7 +12,7 @@ use safetensors::SafeTensors;
 
 use super::{
     Outcome,
-    model_inputs::DeviceName,
+    device::{DeviceName, Operations},
     output::{self, BAD, FAINT, GOOD, STRONG, styled},
 };
 
@@ -41,7 +41,7 @@ pub struct DemoArguments {
 
 /// Runs the demo; exit code 1 if a module disagrees.
 pub fn run(arguments: &DemoArguments) -> Outcome {
-    let device = arguments.device.open()?;
+    let device = arguments.device.open(Operations::Seen)?;
     let temporary = tempfile::tempdir()?;
     let folder = arguments
         .out

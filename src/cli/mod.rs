@@ -3,7 +3,11 @@
 //! Results go to standard output, progress and errors to standard error.
 
 #[cfg(feature = "models")]
+mod catch;
+#[cfg(feature = "models")]
 mod demo;
+#[cfg(feature = "models")]
+mod device;
 #[cfg(feature = "models")]
 mod model_inputs;
 mod output;

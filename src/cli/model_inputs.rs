@@ -1,47 +1,9 @@
-//! What the user names on the command line as something to run: a device, a file of inputs, a text.
+//! A text as the inputs of a model, by the checkpoint's own tokenizer.
 
 use std::{error::Error, path::Path};
 
-use burn::tensor::Device;
 use burnscope::models::{IntMatrix, ModelInputs};
-use clap::ValueEnum;
 use tokenizers::Tokenizer;
-
-/// A kind of device that Burn can run on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DeviceName {
-    /// The CPU, in pure Rust
-    Flex,
-    /// A GPU through Vulkan, Metal, DirectX or WebGPU
-    Wgpu,
-    /// An NVIDIA GPU
-    Cuda,
-}
-
-impl DeviceName {
-    /// Opens the device.
-    ///
-    /// # Errors
-    /// If this program was built without it.
-    pub fn open(self) -> Result<Device, Box<dyn Error>> {
-        match self {
-            #[cfg(feature = "flex")]
-            Self::Flex => Ok(Device::flex()),
-            #[cfg(feature = "wgpu")]
-            Self::Wgpu => Ok(Device::wgpu(burn::tensor::DeviceKind::DefaultDevice)),
-            #[cfg(feature = "cuda")]
-            Self::Cuda => Ok(Device::cuda(0)),
-            #[allow(unreachable_patterns)]
-            missing => {
-                let name = format!("{missing:?}").to_lowercase();
-                Err(format!(
-                    "this burnscope was built without the {name} device; build it with `cargo build --features {name}`"
-                )
-                .into())
-            }
-        }
-    }
-}
 
 /// Turns a text into inputs with the checkpoint's own tokenizer.
 ///

@@ -104,7 +104,7 @@ pub struct SimilarArguments {
         value_name = "DEVICE",
         requires = "embed"
     )]
-    device: super::model_inputs::DeviceName,
+    device: super::device::DeviceName,
     /// The data set on the Hugging Face Hub that the embeddings' index is fetched from and sent to
     #[cfg(any(feature = "embed", feature = "hub"))]
     #[arg(long, value_name = "OWNER/NAME", default_value = burnscope::similar::hub::DEFAULT_DATASET)]

@@ -1,11 +1,6 @@
 //! `burnscope trace`: runs a checkpoint on inputs and records every module of the forward pass.
 
-use std::{
-    panic::{self, AssertUnwindSafe},
-    path::PathBuf,
-    process::ExitCode,
-    sync::Mutex,
-};
+use std::{path::PathBuf, process::ExitCode};
 
 use burnscope::{
     Dump, Session,
@@ -15,7 +10,9 @@ use clap::ValueEnum;
 
 use super::{
     Outcome,
-    model_inputs::{self, DeviceName},
+    catch::catch,
+    device::{DeviceName, Operations},
+    model_inputs,
     output::{self, BAD, FAINT, STRONG, printable, styled},
     tree::{self, TreeArguments},
     verify::Again,
@@ -26,6 +23,9 @@ use super::{
 /// The checkpoint is an ordinary Hugging Face folder: `config.json` and `model.safetensors` or its
 /// shards. BERT, Llama and Qwen3 are built in; `config.json` says which one it is.
 ///
+/// On a GPU every operation is recorded, too (`--ops` lists them), for which Burn runs them one by one
+/// in place of its fused kernels; `--fusion` leaves these in.
+///
 /// Writes into the folder given with --out: `<Class>_debug_tree_FULL_TENSORS.json` and
 /// `<Class>_debug_tree_SUMMARY.json`, which transformers' own tools can read, and, with every number at
 /// full precision, `<Class>.burnscope.jsonl`.
@@ -35,6 +35,7 @@ Examples:
   burnscope trace --checkpoint all-MiniLM-L6-v2 --text 'Hello world' --out trace
   burnscope trace --checkpoint llama --inputs inputs.safetensors --out trace --dump safetensors
   burnscope trace --checkpoint llama --inputs inputs.safetensors --out trace --include '*.layers.0.*'
+  burnscope trace --checkpoint llama --inputs inputs.safetensors --out trace --device wgpu --ops
 
 Exit codes: 0 recorded, 1 the forward pass panicked (what was seen until then is recorded) or --verify
 found that tracing changes the outputs, 2 bad input.")]
@@ -55,6 +56,13 @@ pub struct TraceArguments {
     /// Where to run
     #[arg(long, value_enum, default_value = "flex")]
     device: DeviceName,
+    /// Leave Burn's fusion on, on a GPU: only what modules are given and give is seen then, no operation
+    #[arg(long)]
+    fusion: bool,
+    /// Conclude the modules from the operations of a GPU alone, as for a model without
+    /// `#[burnscope::trace]`
+    #[arg(long, conflicts_with = "fusion")]
+    ignore_annotations: bool,
     /// What to keep of the tensors' elements
     #[arg(long, value_enum, default_value = "repr")]
     dump: DumpName,
@@ -104,7 +112,25 @@ impl From<DumpName> for Dump {
 
 /// Loads, runs, records and prints.
 pub fn run(arguments: &TraceArguments) -> Outcome {
-    let device = arguments.device.open()?;
+    let operations = if arguments.fusion {
+        Operations::Fused
+    } else {
+        Operations::Seen
+    };
+    if !arguments.device.has_operations() {
+        for (given, flag) in [
+            (arguments.fusion, "--fusion"),
+            (arguments.ignore_annotations, "--ignore-annotations"),
+        ] {
+            if given {
+                return Err(format!(
+                    "{flag} is for a GPU, whose operations are seen: give --device wgpu or cuda, too"
+                )
+                .into());
+            }
+        }
+    }
+    let device = arguments.device.open(operations)?;
     // Inputs are read first: they are small, and a mistake in them should not cost a load.
     let from_file = arguments
         .inputs
@@ -128,7 +154,8 @@ pub fn run(arguments: &TraceArguments) -> Outcome {
     let mut builder = Session::builder(&arguments.out)
         .name(model.class_name())
         .dump(arguments.dump.into())
-        .prune_layers(arguments.prune);
+        .prune_layers(arguments.prune)
+        .annotations(!arguments.ignore_annotations);
     if let Some(bytes) = arguments.dump_budget {
         builder = builder.dump_budget(bytes);
     }
@@ -152,7 +179,8 @@ pub fn run(arguments: &TraceArguments) -> Outcome {
     });
     running.finish_and_clear();
     let trace = session.finish()?;
-    if trace.roots.is_empty() && outcome.is_ok() {
+    let filtered = !(arguments.include.is_empty() && arguments.exclude.is_empty());
+    if trace.roots.is_empty() && filtered && outcome.is_ok() {
         return Err(format!(
             "no module matches --include and --exclude: a pattern must match a whole path, as in '*.layers.0.*' or '{}'",
             model.class_name()
@@ -211,31 +239,6 @@ pub fn run(arguments: &TraceArguments) -> Outcome {
             Ok(ExitCode::FAILURE)
         }
     }
-}
-
-/// Runs something that may panic, without the panic's own printing; the error is its message.
-fn catch<R>(run: impl FnOnce() -> R) -> Result<R, String> {
-    static MESSAGE: Mutex<Option<String>> = Mutex::new(None);
-    let before = panic::take_hook();
-    panic::set_hook(Box::new(|info| {
-        let text = info.payload_as_str().unwrap_or("no message");
-        let place = info
-            .location()
-            .map(|place| format!(" ({}:{})", place.file(), place.line()))
-            .unwrap_or_default();
-        if let Ok(mut message) = MESSAGE.lock() {
-            message.get_or_insert(format!("{text}{place}"));
-        }
-    }));
-    let result = panic::catch_unwind(AssertUnwindSafe(run));
-    panic::set_hook(before);
-    result.map_err(|_| {
-        MESSAGE
-            .lock()
-            .ok()
-            .and_then(|mut message| message.take())
-            .unwrap_or_default()
-    })
 }
 
 fn parse_bytes(text: &str) -> Result<u64, String> {

@@ -4,7 +4,7 @@ use std::{env, fs, io, path::Path, process::Command};
 
 use clap::ValueEnum;
 
-use super::model_inputs::DeviceName;
+use super::device::DeviceName;
 
 /// The file in which [`Session::verify`](burnscope::Session::verify) saves outputs of operations that
 /// ran one by one.

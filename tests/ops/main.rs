@@ -8,6 +8,7 @@ mod autodiff;
 mod models;
 mod scopes;
 mod stream;
+mod summaries;
 mod support;
 mod verify;
 mod watch;

@@ -8,7 +8,7 @@ use burnscope::{
     trace::{Attribution, Inputs, Node, TensorRecord, Trace, Value},
 };
 
-use super::support::{assert_agrees, device};
+use super::{summaries::assert_agrees, support::device};
 
 fn data(case: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -12,7 +12,10 @@ use burnscope::{
     trace::{Attribution, Node, TensorValue, Trace, Value},
 };
 
-use super::support::{all_ops, assert_agrees, device};
+use super::{
+    summaries::assert_agrees,
+    support::{all_ops, device},
+};
 
 /// Of which nothing is announced.
 #[derive(Module, Debug)]

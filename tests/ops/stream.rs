@@ -8,7 +8,10 @@ use burnscope::{
     trace::TensorValue,
 };
 
-use super::support::{all_ops, assert_agrees, device, names, record, record_with, result};
+use super::{
+    summaries::assert_agrees,
+    support::{all_ops, device, names, record, record_with, result},
+};
 
 fn host_summary(data: &TensorData, dtype: summary::DType) -> summary::Summary {
     let view = TensorView::contiguous(dtype, data.shape().as_slice(), data.as_bytes()).unwrap();

@@ -5,7 +5,6 @@ use std::sync::OnceLock;
 use burn::tensor::{Device, DeviceKind, Tensor};
 use burnscope::{
     Dump, Session,
-    summary::Summary,
     trace::{Node, Op, Output, Trace},
 };
 
@@ -80,27 +79,4 @@ pub fn result<'t>(trace: &'t Trace, name: &str) -> &'t Output {
     assert_eq!(found.len(), 1, "{name} in {:?}", names(trace));
     assert_eq!(found[0].outputs.len(), 1);
     &found[0].outputs[0]
-}
-
-/// Counts, extremes and checksum equal, the rest within the tolerances of the kernel.
-pub fn assert_agrees(ours: &Summary, expected: &Summary) {
-    let close = |a: Option<f64>, b: Option<f64>, tolerance: f64| match (a, b) {
-        (Some(a), Some(b)) => {
-            (a - b).abs() <= tolerance * b.abs() + 1e-12 || a.is_nan() && b.is_nan() || a == b
-        }
-        (a, b) => a == b,
-    };
-    assert!(
-        close(ours.mean, expected.mean, 1e-6),
-        "{ours:?} {expected:?}"
-    );
-    assert!(close(ours.std, expected.std, 1e-5), "{ours:?} {expected:?}");
-    assert!(close(Some(ours.l2), Some(expected.l2), 1e-6));
-    let exact = |summary: &Summary| Summary {
-        mean: None,
-        std: None,
-        l2: 0.0,
-        ..summary.clone()
-    };
-    assert_eq!(exact(ours), exact(expected));
 }

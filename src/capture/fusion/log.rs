@@ -621,6 +621,15 @@ impl DeviceLog {
                     ));
                 }
             }
+            // Markers were there, and nothing else.
+            let at_work = !(state.by_memory.is_empty() && state.parameters.is_empty());
+            if at_work && !super::installed() {
+                trace.notes.push(
+                    "Burn's own fusion was on, so that only what modules were given and gave was seen, \
+                     and no operation: call burnscope::install() at the top of main to see each"
+                        .to_owned(),
+                );
+            }
             if unseen {
                 trace.notes.push(
                     "no device was at work yet, so no operation was seen: attach the model, or read \

@@ -214,9 +214,11 @@ fn notes(tree: &ModuleTree, container: Option<usize>, leaves: &[Leaf]) -> Vec<St
         .collect();
     let mut silent = Vec::new();
     let mut dropouts = Vec::new();
-    let mut called: Vec<usize> = seen.iter().copied().chain(container).collect();
+    // Parts of an exact call are recorded where it calls them, without any operation of theirs.
+    let exact: Vec<usize> = container.map_or_else(Vec::new, |module| tree.chain(module).collect());
+    let mut called: Vec<usize> = seen.iter().copied().collect();
+    called.retain(|module| !exact.contains(module));
     called.sort_unstable();
-    called.dedup();
     for module in called {
         for part in &tree.module(module).children {
             let node = tree.module(*part);

@@ -497,3 +497,12 @@ fn a_dropout_that_drops_nothing_is_told_of() {
         "{notes:?}"
     );
 }
+
+/// An exact call records its parts itself, the silent ones too.
+#[test]
+fn silent_parts_of_an_exact_call_are_not_told_of() {
+    let Recorded { tree, ops } = recorded(&json("bert_f32.json"));
+    let notes = infer(&tree, Some("BertModel.embeddings"), ops).notes;
+    let dropout = |note: &String| note.contains("BertModel.embeddings.dropout");
+    assert!(!notes.iter().any(dropout), "{notes:?}");
+}

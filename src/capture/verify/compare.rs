@@ -221,7 +221,9 @@ mod tests {
 
     #[test]
     fn differences_of_elements_are_counted_and_measured() {
-        let cases: [(&[f32], &[f32], u64, f64, f64); 6] = [
+        /// First, second, how many differ, by how much at most, and relative to the larger.
+        type Case = (&'static [f32], &'static [f32], u64, f64, f64);
+        let cases: [Case; 6] = [
             (&[1.0, 2.0, 3.0], &[1.0, 2.5, 3.0], 1, 0.5, 0.2),
             (&[-4.0, 0.0], &[4.0, 1.0], 2, 8.0, 2.0),
             (&[0.0], &[-0.0], 1, 0.0, 0.0),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use burnscope::similar::{hub, index::Index, store};
 
 use super::SimilarArguments;
-use crate::cli::output;
+use crate::cli::{device::Operations, output};
 
 /// A word on why an index of embeddings cannot be had, in one line.
 type AnyError = Box<dyn std::error::Error>;
@@ -188,7 +188,7 @@ mod with_models {
                 })?),
                 None => None,
             };
-        let device = arguments.device.open()?;
+        let device = arguments.device.open(Operations::Fused)?;
         let spinner = output::spinner("loading the model");
         let loaded = ModelEmbedder::load(model, &device, pooling);
         spinner.finish_and_clear();
