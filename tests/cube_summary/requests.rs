@@ -10,8 +10,9 @@ use crate::support::{Case, TILE, assert_agree, client, elements, summary};
 #[test]
 fn full_buffers_are_kept_until_the_flush() {
     let Some(client) = client() else { return };
-    // Room for three tiles; the tensor of five tiles needs a buffer of its own.
-    let mut summariser = CubeSummariser::with_buffer_bytes(&client, 3 * 80);
+    // Room for three tiles and the stamps of three tensors; that of five tiles needs its own buffer.
+    let buffer = 3 * 80 + 3 * 4;
+    let mut summariser = CubeSummariser::with_buffer_bytes(&client, buffer);
     let counts = [100, TILE + 1, 5, 5 * TILE, 0, 1, 2 * TILE, 2 * TILE, 7];
     let cases = counts.map(|count| {
         let bytes = elements(Storage::F32, count, count as u64);
@@ -22,7 +23,8 @@ fn full_buffers_are_kept_until_the_flush() {
             let handle = case.upload(&client);
             summariser.enqueue(&case.tensor(&handle)).unwrap();
         }
-        assert_eq!(summariser.pending_bytes(), (3 + 3 + 5 + 3 + 3) * 80);
+        let large = 5 * 80 + 4;
+        assert_eq!(summariser.pending_bytes(), u64::from(4 * buffer + large));
         let readings = summariser.flush().wait().unwrap();
         assert_eq!(summariser.pending_bytes(), 0);
         assert_eq!(readings.len(), cases.len());

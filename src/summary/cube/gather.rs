@@ -15,7 +15,7 @@ const SHOWN: u32 = 2 * EDGE as u32;
 pub(super) const UNITS: u32 = 64;
 
 /// Copies `count` elements from those that PyTorch prints, in row-major order, one or two words
-/// each, from word `first_word` on.
+/// each, from word `first_word` on, and `stamp` to the word before.
 ///
 /// `data` has the shape and strides of the tensor, with no dimensions merged. If `cut`, the
 /// dimensions of more than six items show the first and the last three.
@@ -26,10 +26,14 @@ pub(super) fn gather_edges(
     count: u32,
     offset: u32,
     first_word: u32,
+    stamp: u32,
     #[comptime] format: Format,
     #[comptime] cut: bool,
 ) {
     let item = CUBE_POS as u32 * UNITS + UNIT_POS;
+    if item == 0 {
+        items[(first_word - 1) as usize] = stamp;
+    }
     if item < count {
         let rank = data.rank();
         let mut rest = item;

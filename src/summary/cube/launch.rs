@@ -7,6 +7,7 @@ use cubecl::server::Handle;
 use super::gather::{UNITS, copy_row_major, gather_edges};
 use super::layout::Layout;
 use super::partial::tile_count;
+use super::slots::Room;
 use super::summarise::{Variant, summarise_tiles};
 
 /// Units of a cube of the summary kernel: the greatest power of 4 that the device allows, to 256.
@@ -41,16 +42,10 @@ fn words(handle: &Handle) -> BufferArg {
     unsafe { BufferArg::from_raw_parts(handle.clone(), length) }
 }
 
-/// Writes the partial results of all tiles from word `first_word` of `partials` on.
+/// Writes the partial results of all tiles from where the room is on.
 ///
 /// There must be room for them.
-pub(super) fn summarise(
-    client: &Client,
-    layout: &Layout,
-    units: u32,
-    partials: &Handle,
-    first_word: u32,
-) {
+pub(super) fn summarise(client: &Client, layout: &Layout, units: u32, room: &Room) {
     let variant = Variant {
         format: layout.storage.format(),
         contiguous: layout.contiguous(),
@@ -64,26 +59,20 @@ pub(super) fn summarise(
             cubes(tile_count(layout.count)),
             CubeDim::new_1d(units),
             tensor(layout, layout.merged_dims()),
-            words(partials),
+            words(&room.buffer),
             layout.count,
             layout.offset,
-            first_word,
+            room.first_word,
+            room.stamp,
             variant,
         );
     }
 }
 
-/// Writes the `count` printed elements from word `first_word` of `items` on.
+/// Writes the `count` printed elements from where the room is on.
 ///
 /// There must be room for them, one or two words each.
-pub(super) fn edges(
-    client: &Client,
-    layout: &Layout,
-    cut: bool,
-    count: u32,
-    items: &Handle,
-    first_word: u32,
-) {
+pub(super) fn edges(client: &Client, layout: &Layout, cut: bool, count: u32, room: &Room) {
     // SAFETY: the kernel forms indices inside the layout's shape alone and writes `count` items, for
     // which the caller keeps room.
     unsafe {
@@ -92,10 +81,11 @@ pub(super) fn edges(
             cubes(count.div_ceil(UNITS)),
             CubeDim::new_1d(UNITS),
             tensor(layout, layout.dims()),
-            words(items),
+            words(&room.buffer),
             count,
             layout.offset,
-            first_word,
+            room.first_word,
+            room.stamp,
             layout.storage.format(),
             cut,
         );

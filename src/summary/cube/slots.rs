@@ -1,6 +1,7 @@
 //! The buffers on the device into which kernels leave their few words, until they are read back.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use cubecl::client::Client;
 use cubecl::server::Handle;
@@ -75,13 +76,56 @@ pub(super) fn edge_count(shape: &[usize]) -> usize {
     edge_runs(shape).iter().map(ExactSizeIterator::len).sum()
 }
 
+/// Where a kernel leaves its words.
+pub(super) struct Room {
+    pub(super) buffer: Handle,
+    pub(super) first_word: u32,
+    /// To be written to the word before the first.
+    pub(super) stamp: u32,
+}
+
+/// A number that no earlier slot of the process had: memory that a kernel was to write and did not,
+/// because it could not be compiled or started, may hold an earlier slot's words.
+fn next_stamp() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // Odd, so that every number comes before one comes again.
+    NEXT.fetch_add(0x9e37_79b1, Ordering::Relaxed)
+}
+
+/// A slot in a buffer.
+#[derive(Debug)]
+struct Kept {
+    slot: Slot,
+    content: Content,
+    stamp: u32,
+    /// The stamp and what the kernel leaves.
+    words: std::ops::Range<u32>,
+}
+
+impl Kept {
+    /// From the words of its buffer; `None` if the kernel did not write it.
+    fn reading(&self, words: &[u32]) -> Result<Option<(Slot, Reading)>, ReadError> {
+        let range = self.words.start as usize..self.words.end as usize;
+        let (stamp, words) = words
+            .get(range)
+            .and_then(<[u32]>::split_first)
+            .ok_or_else(|| ReadError {
+                reason: format!("{} of {} words were read", words.len(), self.words.end),
+            })?;
+        if *stamp != self.stamp {
+            return Ok(None);
+        }
+        Ok(Some((self.slot, self.content.decode(words)?)))
+    }
+}
+
 /// A buffer with the slots that are in it.
 #[derive(Debug)]
 struct Chunk {
     handle: Handle,
     words: u32,
     used: u32,
-    slots: Vec<(Slot, Content, std::ops::Range<u32>)>,
+    slots: Vec<Kept>,
 }
 
 /// Buffers that are filled one after the other and each read once.
@@ -118,7 +162,7 @@ impl Buffers {
         slot
     }
 
-    /// Keeps room for a slot: its number, the buffer, and the first of its words there.
+    /// Keeps room for a slot of so many words, and for its stamp before them.
     ///
     /// A new buffer is allocated when the last one has no room left.
     pub(super) fn reserve(
@@ -126,8 +170,9 @@ impl Buffers {
         client: &Client,
         content: Content,
         words: u32,
-    ) -> (Slot, Handle, u32) {
+    ) -> (Slot, Room) {
         let slot = self.slot();
+        let words = words + 1;
         if self
             .chunks
             .last()
@@ -144,10 +189,21 @@ impl Buffers {
         // The list has a last one by now.
         let index = self.chunks.len() - 1;
         let chunk = &mut self.chunks[index];
-        let first = chunk.used;
+        let start = chunk.used;
         chunk.used += words;
-        chunk.slots.push((slot, content, first..chunk.used));
-        (slot, chunk.handle.clone(), first)
+        let stamp = next_stamp();
+        chunk.slots.push(Kept {
+            slot,
+            content,
+            stamp,
+            words: start..chunk.used,
+        });
+        let room = Room {
+            buffer: chunk.handle.clone(),
+            first_word: start + 1,
+            stamp,
+        };
+        (slot, room)
     }
 
     /// Bytes on the device that wait to be read.
@@ -189,7 +245,8 @@ impl fmt::Debug for Pending {
 impl Pending {
     /// Reads every buffer once, blocking the calling thread until the device is done with them.
     ///
-    /// The results are in the order of requests. Do not call it on the device's own thread.
+    /// The results are in the order of requests; one whose kernel did not run is left out. Do not call
+    /// it on the device's own thread.
     ///
     /// # Errors
     /// If a kernel failed or the memory cannot be read.
@@ -239,13 +296,8 @@ impl Pending {
                 .iter()
                 .map(|&word| u32::from_le_bytes(word))
                 .collect();
-            for (slot, content, range) in &chunk.slots {
-                let words = words
-                    .get(range.start as usize..range.end as usize)
-                    .ok_or_else(|| ReadError {
-                        reason: format!("{} of {} bytes were read", bytes.len(), chunk.used * 4),
-                    })?;
-                results.push((*slot, content.decode(words)?));
+            for kept in &chunk.slots {
+                results.extend(kept.reading(&words)?);
             }
         }
         results.sort_unstable_by_key(|(slot, _)| *slot);
@@ -256,5 +308,33 @@ impl Pending {
 pub(super) fn read_error(error: impl std::fmt::Display) -> ReadError {
     ReadError {
         reason: error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a kernel that never ran leaves: whatever was in the memory.
+    #[test]
+    fn words_that_were_not_written_are_no_result() {
+        let content = Content::Edges {
+            storage: Storage::I32,
+            shape: vec![2],
+        };
+        let kept = |slot, stamp, words| Kept {
+            slot: Slot(slot),
+            content: content.clone(),
+            stamp,
+            words,
+        };
+        let slots = [kept(0, 7, 0..3), kept(1, 8, 3..6)];
+        let words = [7u32, 10, 11, 7, 12, 13];
+        let found: Vec<u64> = slots
+            .iter()
+            .filter_map(|kept| kept.reading(&words).unwrap())
+            .map(|(slot, _)| slot.0)
+            .collect();
+        assert_eq!(found, [0]);
     }
 }

@@ -208,7 +208,8 @@ fn combine_sum(
     }
 }
 
-/// Writes the partial result of every tile, one after the other, from word `first_word` on.
+/// Writes the partial result of every tile, one after the other, from word `first_word` on, and
+/// `stamp` to the word before.
 ///
 /// `data` has the shape and strides of the tensor; its first element is element `offset` of the
 /// buffer. The cubes that are started beyond the last tile write nothing.
@@ -219,6 +220,7 @@ pub(super) fn summarise_tiles(
     count: u32,
     offset: u32,
     first_word: u32,
+    stamp: u32,
     #[comptime] variant: Variant,
 ) {
     let format = comptime!(variant.format);
@@ -319,6 +321,9 @@ pub(super) fn summarise_tiles(
     let max = key_of(&mut shared, 0u32, word::MAX, units, wide);
     let tiles = count.div_ceil(TILE);
     let out = first_word + tile * PARTIAL_WORDS;
+    if unit == 0 && tile == 0 {
+        partials[(first_word - 1) as usize] = stamp;
+    }
     if unit == 0 && tile < tiles {
         for i in 0..5u32 {
             partials[(out + i) as usize] = shared[(i * units) as usize];

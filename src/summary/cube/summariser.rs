@@ -12,7 +12,7 @@ use super::partial::{PARTIAL_WORDS, tile_count};
 use super::slots::{Buffers, Content, Pending, Slot, edge_count};
 use crate::summary::edge::is_shortened;
 
-/// Bytes of a buffer of results: the partial results of 13107 tiles.
+/// Bytes of a buffer of results: the partial results of some 13000 tiles.
 const BUFFER_BYTES: u32 = 1 << 20;
 
 /// Summarises tensors of one device without waiting for it.
@@ -47,7 +47,7 @@ impl CubeSummariser {
         Self {
             client: client.clone(),
             units: launch::units(client),
-            buffers: Buffers::new((bytes / 4).max(PARTIAL_WORDS)),
+            buffers: Buffers::new((bytes / 4).max(PARTIAL_WORDS + 1)),
         }
     }
 
@@ -64,8 +64,8 @@ impl CubeSummariser {
             return Ok(self.buffers.push_empty(content));
         };
         let words = tile_count(count) * PARTIAL_WORDS;
-        let (slot, partials, first) = self.buffers.reserve(&self.client, content, words);
-        launch::summarise(&self.client, &layout, self.units, &partials, first);
+        let (slot, room) = self.buffers.reserve(&self.client, content, words);
+        launch::summarise(&self.client, &layout, self.units, &room);
         Ok(slot)
     }
 
@@ -87,9 +87,9 @@ impl CubeSummariser {
         let (Some(count), Some(words)) = (count, words) else {
             return Err(too_large(tensor));
         };
-        let (slot, items, first) = self.buffers.reserve(&self.client, content, words);
+        let (slot, room) = self.buffers.reserve(&self.client, content, words);
         let cut = is_shortened(tensor.shape);
-        launch::edges(&self.client, &layout, cut, count, &items, first);
+        launch::edges(&self.client, &layout, cut, count, &room);
         Ok(slot)
     }
 
