@@ -324,3 +324,23 @@ fn what_only_a_gpu_has_is_refused_elsewhere() {
         assert!(message.contains("--features cuda"), "{message}");
     }
 }
+
+/// Two processes, one with Burn's own fusion on, compared for real.
+#[test]
+fn verify_says_what_tracing_and_what_burns_fusion_changes() {
+    if !has_adapter() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let printed = succeed(trace_llama(
+        &folder.path().join("trace"),
+        &["--device", "wgpu", "--verify"],
+    ));
+    let said = |what: &str| {
+        let line = printed.lines().find(|line| line.contains(what));
+        line.unwrap_or_else(|| panic!("{what}: {printed}"))
+    };
+    said("verified: ");
+    let fusion = said("Burn's fusion");
+    assert!(!fusion.contains("could not be compared"), "{fusion}");
+}

@@ -127,7 +127,7 @@ impl Resolver {
 
 impl Record {
     /// Writes operations to the journal as they become known, so that a crash leaves them.
-    pub(super) fn tell(&mut self, options: &Options, ops: &[(Op, Place)]) {
+    pub(super) fn publish(&mut self, options: &Options, ops: &[(Op, Place)]) {
         if self.finished {
             return;
         }
@@ -137,7 +137,7 @@ impl Record {
                 .call
                 .and_then(|call| self.calls.get(call.0)?.journaled);
             self.journal_with(|journal| journal.op(call, op));
-            self.told.push(call);
+            self.published.push(call);
         }
     }
 
@@ -168,9 +168,10 @@ impl Record {
             }
         }
         self.journal_with(|journal| {
-            let mut told: Vec<_> = resolver.done.values().collect();
-            told.sort_by_key(|(before, _)| before.id);
-            told.into_iter()
+            let mut completed: Vec<_> = resolver.done.values().collect();
+            completed.sort_by_key(|(before, _)| before.id);
+            completed
+                .into_iter()
                 .filter(|(before, after)| !Arc::ptr_eq(before, after))
                 .try_for_each(|(before, after)| journal.summary(before, after))
         });
@@ -277,20 +278,20 @@ impl Record {
         }
         let mut journal = self.journal.take();
         let mut lines: Vec<_> = rest.iter().map(|op| (None, op)).collect();
-        // Told of before the beginning of their call was in the journal.
+        // Published before the beginning of their call was in the journal.
         let mut placed: Vec<(jsonl::CallId, Vec<u64>)> = Vec::new();
         for call in &self.calls {
             lines.extend(call.node.ops.iter().map(|op| (call.journaled, op)));
-            let told = |op: &&Op| matches!(self.told.get(op.order as usize), Some(None));
-            let ops = call.node.ops.iter().filter(told).map(|op| op.order);
+            let unplaced = |op: &&Op| matches!(self.published.get(op.order as usize), Some(None));
+            let ops = call.node.ops.iter().filter(unplaced).map(|op| op.order);
             placed.extend(call.journaled.map(|call| (call, ops.collect())));
         }
         for (parent, node) in concluded {
             let call = parent.and_then(|parent| self.calls[parent.0].journaled);
             collect(node, call, &mut lines);
         }
-        // The first operations were told of while the run went on.
-        lines.retain(|(_, op)| op.order >= self.told.len() as u64);
+        // The first operations were published while the run went on.
+        lines.retain(|(_, op)| op.order >= self.published.len() as u64);
         lines.sort_by_key(|(_, op)| op.order);
         let written = journal.as_mut().map_or(Ok(()), |journal| {
             for (call, op) in lines {

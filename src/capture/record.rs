@@ -59,9 +59,9 @@ pub(crate) struct Record {
     pub(super) roots: Vec<CallId>,
     /// Calls per root call and path.
     pub(super) counts: HashMap<(u64, String), u64>,
-    /// Of each operation that was told of while the run went on, under which call.
+    /// Of each operation that was published while the run went on, under which call.
     #[cfg(feature = "fusion")]
-    pub(super) told: Vec<Option<jsonl::CallId>>,
+    pub(super) published: Vec<Option<jsonl::CallId>>,
     /// Root calls that were concluded afterwards.
     #[cfg(feature = "fusion")]
     pub(super) concluded_roots: u64,
@@ -93,7 +93,7 @@ impl Record {
             roots: Vec::new(),
             counts: HashMap::new(),
             #[cfg(feature = "fusion")]
-            told: Vec::new(),
+            published: Vec::new(),
             #[cfg(feature = "fusion")]
             concluded_roots: 0,
             journal: None,

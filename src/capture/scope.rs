@@ -59,7 +59,7 @@ struct Marked(());
 impl Marked {
     fn begin() -> Self {
         BACKWARD.set(BACKWARD.get() + 1);
-        tell_top();
+        stand_at_top();
         Self(())
     }
 }
@@ -68,7 +68,7 @@ impl Marked {
 impl Drop for Marked {
     fn drop(&mut self) {
         BACKWARD.set(BACKWARD.get() - 1);
-        tell_top();
+        stand_at_top();
     }
 }
 
@@ -78,20 +78,20 @@ pub(crate) fn unrecorded<R>(run: impl FnOnce() -> R) -> R {
     struct Again;
     impl Drop for Again {
         fn drop(&mut self) {
-            tell_top();
+            stand_at_top();
         }
     }
     if let Some(frame) = top() {
-        frame.tell(false);
+        frame.stand(false);
     }
     let _again = Again;
     run()
 }
 
 #[cfg(feature = "fusion")]
-fn tell_top() {
+fn stand_at_top() {
     if let Some(frame) = top() {
-        frame.tell(true);
+        frame.stand(true);
     }
 }
 
@@ -109,7 +109,7 @@ struct Frame {
 impl Frame {
     /// Tells the session's devices where this thread is, or that it is elsewhere.
     #[cfg(feature = "fusion")]
-    fn tell(&self, here: bool) {
+    fn stand(&self, here: bool) {
         let place = super::fusion::Place {
             run: self.run,
             call: self.call,
@@ -119,7 +119,7 @@ impl Frame {
     }
 
     #[cfg(not(feature = "fusion"))]
-    fn tell(&self, _: bool) {}
+    fn stand(&self, _: bool) {}
 }
 
 /// Whether any session runs: all that a scope costs while none does.
@@ -150,9 +150,9 @@ impl Entered {
         if let Some(before) = before
             && !Arc::ptr_eq(&before.session, session)
         {
-            before.tell(false);
+            before.stand(false);
         }
-        frame.tell(true);
+        frame.stand(true);
         Self(Some(frame.number))
     }
 }
@@ -170,9 +170,9 @@ impl Drop for Entered {
                 )
             });
             if let Some(removed) = removed {
-                removed.tell(false);
+                removed.stand(false);
                 if let Some(top) = top {
-                    top.tell(true);
+                    top.stand(true);
                 }
             }
         }
@@ -188,7 +188,7 @@ pub(crate) fn stay(session: &Arc<Shared>) -> Entered {
 pub(crate) fn outside() -> Outside {
     let stack = STACK.take();
     if let Some(top) = stack.last() {
-        top.tell(false);
+        top.stand(false);
     }
     Outside(stack)
 }
@@ -200,7 +200,7 @@ impl Drop for Outside {
     fn drop(&mut self) {
         let stack = std::mem::take(&mut self.0);
         if let Some(top) = stack.last() {
-            top.tell(true);
+            top.stand(true);
         }
         STACK.set(stack);
     }

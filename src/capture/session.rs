@@ -296,9 +296,9 @@ impl SessionBuilder {
         if shared.options.include.is_empty() && shared.options.exclude.is_empty() {
             // What the filters leave of operations is known when their modules are concluded.
             let session = Arc::downgrade(&shared);
-            shared.device.tell_of_operations(move |ops| {
+            shared.device.publish_operations(move |ops| {
                 if let Some(session) = session.upgrade() {
-                    session.record().tell(&session.options, &ops);
+                    session.record().publish(&session.options, &ops);
                 }
             });
         }
@@ -397,7 +397,9 @@ impl Session {
     /// With [`NonFinite::Stop`] no operation of this session's runs is run any more, once the device's
     /// numbers are back: some hundred operations later, about. Whoever then reads a tensor that such
     /// an operation should have made gets an error that names the guilty one: `into_data` panics with
-    /// it, `try_into_data` returns it. Where calls are judged, the guilty one panics as it returns.
+    /// it, `try_into_data` returns it. Where calls are judged, the guilty one panics as it returns: on Flex
+    /// alone, since the numbers of a GPU's tensors are not there by then. On a GPU without
+    /// [`install`](crate::install) nothing is stopped, and the first guilty call is reported at the end.
     ///
     /// ```
     /// # use burn::{module::Module, tensor::{Device, Tensor}};

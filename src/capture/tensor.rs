@@ -1,6 +1,6 @@
 //! The reading of Burn's tensors: their bytes, their layout, and whether two of them are the same.
 //!
-//! The only file that looks inside Burn's tensor types.
+//! The only file beside `fusion/handle` that looks inside Burn's tensor types.
 
 use std::{
     collections::HashMap,

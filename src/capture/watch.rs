@@ -15,6 +15,7 @@ use crate::trace::{
 
 /// What to do about the first NaN or infinity; see [`Session::watch`](super::Session::watch).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum NonFinite {
     /// Let the run go on, and report it.
     Report,

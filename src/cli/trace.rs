@@ -1,6 +1,6 @@
 //! `burnscope trace`: runs a checkpoint on inputs and records every module of the forward pass.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{cell::RefCell, path::PathBuf, process::ExitCode};
 
 use burnscope::{
     Dump, Session,
@@ -172,7 +172,17 @@ pub fn run(arguments: &TraceArguments) -> Outcome {
         if !arguments.verify {
             return session.run(|| model.forward(&inputs)).map(drop);
         }
-        let verification = session.verify(|| model.forward(&inputs));
+        let failed = RefCell::new(None);
+        let verification = session.verify(|| match model.forward(&inputs) {
+            Ok(outputs) => Some(outputs),
+            Err(error) => {
+                failed.borrow_mut().get_or_insert(error);
+                None
+            }
+        });
+        if let Some(error) = failed.into_inner() {
+            return Err(error);
+        }
         changed = !verification.changed_nothing() && !verification.differs_from_itself();
         one_by_one = verification.one_by_one == Some(true);
         Ok(())

@@ -10,6 +10,7 @@ use crate::summary::{DType, Number, Summary};
 ///
 /// [`Display`](fmt::Display) tells it in words.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct FirstNonFinite {
     /// Whether it is an operation or a module call: operations are seen on CubeCL devices alone.
     pub step: Step,
@@ -37,6 +38,7 @@ pub struct FirstNonFinite {
 
 /// What was looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Step {
     /// A single operation of a CubeCL device.
     Operation,
@@ -46,6 +48,7 @@ pub enum Step {
 
 /// What came out where it had not gone in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum NonFiniteKind {
     /// A NaN, out of tensors and scalars without a NaN: they may have had infinities, as an attention
     /// mask has.
@@ -65,6 +68,7 @@ impl fmt::Display for NonFiniteKind {
 
 /// A tensor that a step read or made.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct WatchedTensor {
     /// Its name among the arguments or results: `lhs`, `out`.
     pub label: String,

@@ -24,9 +24,12 @@ pub(super) fn device_seen(device: &CubeDevice) {
 
 /// The number of the next tensor that this thread asks for, at least. Not for a device's own thread.
 pub(super) fn now() -> u64 {
-    // The counter is the same whatever the device, so the client need not be of one that exists: this
-    // one's server is never given any work.
-    let client = CLIENT.get_or_init(|| Client::load(&CubeDevice::Cpu(CpuDevice)));
+    // The counter is the same whatever the device, so the client need not be of one that exists. Its
+    // server is given no work, but has a thread that sleeps: a device at work is preferred.
+    let client = CLIENT.get_or_init(|| {
+        let known = devices().into_iter().next();
+        Client::load(&known.unwrap_or(CubeDevice::Cpu(CpuDevice)))
+    });
     // A number that no tensor will have: only its place in the order matters.
     client.create_empty_handle().value()
 }

@@ -21,9 +21,9 @@ use super::{
     lane::{Lane, device_name},
     marker,
     observer::{Observing, Upcoming},
+    publish::Publish,
     reader::{Numbers, Reader},
     registry,
-    tell::Tell,
     timeline::Timeline,
     watch::{Aliases, Watching},
 };
@@ -81,8 +81,8 @@ pub(crate) struct DeviceLog {
     autodiff: AtomicBool,
     /// Set once operations are to be judged.
     pub(super) watching: OnceLock<Watching>,
-    /// Set where operations are told of while the run goes on.
-    pub(super) telling: OnceLock<Tell>,
+    /// Set where operations are published while the run goes on.
+    pub(super) publishing: OnceLock<Publish>,
 }
 
 /// What a session wants of its devices.
@@ -115,8 +115,8 @@ pub(super) struct State {
     reader: Option<Reader>,
     /// How many summaries were started since all were handed over, about.
     waiting: usize,
-    /// How many operations were told of.
-    pub(super) told: usize,
+    /// How many operations were published.
+    pub(super) published: usize,
     /// Whether the session has ended: what comes later is nobody's, and must start nothing.
     closed: bool,
     faults: Vec<String>,
@@ -267,7 +267,7 @@ impl DeviceLog {
             ids,
             autodiff: AtomicBool::new(false),
             watching: OnceLock::new(),
-            telling: OnceLock::new(),
+            publishing: OnceLock::new(),
         })
     }
 
@@ -282,7 +282,7 @@ impl DeviceLog {
         let reader = Reader::start(Box::new(move |readings| {
             if let Some(log) = log.upgrade() {
                 log.judge(readings);
-                log.tell(readings);
+                log.publish(readings);
             }
         }))?;
         let mut state = self.state();
@@ -580,7 +580,7 @@ impl DeviceLog {
         clock::drain();
     }
 
-    /// Sees to it that what this thread asked for is recorded, and soon judged and told.
+    /// Sees to it that what this thread asked for is recorded, and soon judged and published.
     pub(crate) fn leave(&self) {
         self.drain();
         self.state().hand_over();

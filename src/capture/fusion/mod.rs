@@ -5,7 +5,8 @@
 //! a [`DeviceLog`] and starts their summaries. Neither ever waits for the device: readings come back
 //! on a third thread.
 //!
-//! Semi-internal interfaces of Burn are used in `fuser`, `observer`, `marker` and `handle` alone.
+//! Burn's semi-internal interfaces (its registry of fusers, its observer, operations and clients of its
+//! stream) are called in `fuser`, `observer`, `marker`, `clock` and `handle`; the rest names its types.
 
 mod backward;
 mod clock;
@@ -21,9 +22,9 @@ mod marker;
 mod observer;
 mod parameters;
 mod portable;
+mod publish;
 mod reader;
 mod registry;
-mod tell;
 mod timeline;
 mod watch;
 

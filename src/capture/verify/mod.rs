@@ -14,6 +14,7 @@ use super::{Session, Traced, scope};
 
 /// What [`Session::verify`] found.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Verification {
     /// A run without tracing and a run with it.
     pub tracing: Comparison,

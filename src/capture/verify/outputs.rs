@@ -45,6 +45,21 @@ pub(super) struct Tensor {
 }
 
 impl Tensor {
+    #[cfg(test)]
+    pub(super) fn new(
+        dtype: DType,
+        shape: Vec<usize>,
+        digest: Option<u64>,
+        elements: Option<Dump>,
+    ) -> Self {
+        Self {
+            dtype,
+            shape,
+            digest,
+            elements,
+        }
+    }
+
     pub(super) fn what(&self) -> String {
         format!("{:?} {}", self.shape, self.dtype)
     }

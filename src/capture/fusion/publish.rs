@@ -1,4 +1,4 @@
-//! Operations told of while the run goes on, each once its numbers are there.
+//! Operations published while the run goes on, each once its numbers are there.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -11,41 +11,41 @@ use crate::{
     trace::{Op, TensorValue},
 };
 
-/// Told of operations in their order, on the thread that reads results.
-pub(super) type Tell = Box<dyn Fn(Vec<(Op, Place)>) + Send + Sync>;
+/// Given operations in their order, on the thread that reads results.
+pub(super) type Publish = Box<dyn Fn(Vec<(Op, Place)>) + Send + Sync>;
 
 impl DeviceLog {
-    /// Has operations told of as they are known; what was not told is in the trace at the end alone.
-    pub(crate) fn tell_of_operations(
+    /// Has operations published as they are known; the others are in the trace at the end alone.
+    pub(crate) fn publish_operations(
         &self,
-        tell: impl Fn(Vec<(Op, Place)>) + Send + Sync + 'static,
+        publish: impl Fn(Vec<(Op, Place)>) + Send + Sync + 'static,
     ) {
-        let _ = self.telling.set(Box::new(tell));
+        let _ = self.publishing.set(Box::new(publish));
     }
 
-    /// Tells of the operations whose numbers have come.
-    pub(super) fn tell(&self, readings: &Mutex<Readings>) {
-        let Some(tell) = self.telling.get() else {
+    /// Publishes the operations whose numbers have come.
+    pub(super) fn publish(&self, readings: &Mutex<Readings>) {
+        let Some(publish) = self.publishing.get() else {
             return;
         };
         // Where a backward pass begins and ends is known only when all is there.
         if self.may_go_backward() {
             return;
         }
-        let mut told = Vec::new();
+        let mut whole = Vec::new();
         {
             let mut state = self.state();
             let readings = readings.lock().unwrap_or_else(PoisonError::into_inner);
-            while let Some(logged) = state.trace.ops.get(state.told)
+            while let Some(logged) = state.trace.ops.get(state.published)
                 && let Some(op) = state.whole(logged, &readings)
             {
-                told.push((op, logged.place));
-                state.told += 1;
+                whole.push((op, logged.place));
+                state.published += 1;
             }
         }
-        if !told.is_empty() {
+        if !whole.is_empty() {
             // No lock of the log is held: the session's record is asked.
-            tell(told);
+            publish(whole);
         }
     }
 }
