@@ -322,6 +322,10 @@ fn write_all(queue: &Queue) {
 }
 
 fn write_one(folder: &Path, job: Job) -> Result<(), WriteError> {
+    #[cfg_attr(
+        not(feature = "fusion"),
+        allow(clippy::infallible_destructuring_match, reason = "one kind of many")
+    )]
     let bytes = match job.elements {
         Elements::Host(bytes) => bytes,
         #[cfg(feature = "fusion")]
