@@ -4,7 +4,7 @@
 use super::fusion::{DeviceTrace, first_guilty};
 use super::{
     record::{CallId, Record},
-    session::Options,
+    settings::Options,
     watch::Watched,
 };
 use crate::{

@@ -9,7 +9,7 @@ use super::{
     fusion::{DeviceTrace, Logged, Numbers, Place},
     infer::{Inferred, infer},
     record::{CallId, Record},
-    session::Options,
+    settings::Options,
     tensor,
 };
 use crate::{

@@ -4,7 +4,7 @@
 
 use super::{
     record::{CallId, Record},
-    session::Options,
+    settings::Options,
 };
 use crate::trace::Attribution;
 

@@ -8,7 +8,7 @@ use super::{
     dump::{self, DumpQueue, Job},
     names::ModuleNames,
     probe::Receiver,
-    session::Options,
+    settings::Options,
     value::{Captured, CapturedTensor, Elements},
 };
 use crate::{

@@ -1,4 +1,4 @@
-//! One tracing session: what to record, the model's names, running, and the files at the end.
+//! One tracing session: the model's names, running, and the files at the end.
 
 #[cfg(feature = "fusion")]
 use std::collections::HashMap;
@@ -12,90 +12,25 @@ use std::{
 };
 
 use burn::module::Module;
-use wildmatch::WildMatch;
 
 #[cfg(feature = "fusion")]
-use super::fusion::{self, DeviceLog, LogSettings};
 use super::{
     Dump,
+    fusion::{self, DeviceLog, LogSettings},
+};
+use super::{
     dump::{DumpLimits, DumpQueue},
-    names::{Attached, SegmentNames},
+    names::Attached,
     record::{CallId, Record},
     scope::{self, Entered},
+    settings::{Options, SessionBuilder},
     tensor::{Seen, TensorCache},
     watch::{NonFinite, Watch, Watched},
 };
 use crate::{
-    format::{self, WriteError, jsonl},
+    format::{self, WriteError},
     trace::{TensorRecord, Trace, prune},
 };
-
-/// What a session records and where it writes.
-#[derive(Clone, Debug)]
-pub(crate) struct Options {
-    pub(crate) name: Option<String>,
-    pub(crate) dump: Dump,
-    pub(crate) dump_budget: Option<u64>,
-    pub(crate) dump_memory: u64,
-    pub(crate) prune_layers: bool,
-    pub(crate) gradients: bool,
-    pub(crate) annotations: bool,
-    pub(crate) segments: SegmentNames,
-    include: Vec<WildMatch>,
-    exclude: Vec<WildMatch>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            name: None,
-            dump: Dump::default(),
-            dump_budget: None,
-            dump_memory: 256 << 20,
-            prune_layers: false,
-            gradients: false,
-            annotations: true,
-            segments: SegmentNames::default(),
-            include: Vec::new(),
-            exclude: Vec::new(),
-        }
-    }
-}
-
-impl Options {
-    /// Whether the filters let a module's record in.
-    pub(crate) fn selects(&self, path: &str) -> bool {
-        (self.include.is_empty() || self.include.iter().any(|pattern| pattern.matches(path)))
-            && !self.exclude.iter().any(|pattern| pattern.matches(path))
-    }
-
-    /// The first line of the journal.
-    pub(crate) fn header(&self, name: &str) -> jsonl::Header {
-        let patterns = |patterns: &[WildMatch]| -> Vec<String> {
-            patterns.iter().map(ToString::to_string).collect()
-        };
-        let options = [
-            (
-                "dump",
-                serde_json::json!(format!("{:?}", self.dump).to_lowercase()),
-            ),
-            ("dump_budget", serde_json::json!(self.dump_budget)),
-            ("dump_memory", serde_json::json!(self.dump_memory)),
-            ("prune_layers", serde_json::json!(self.prune_layers)),
-            ("gradients", serde_json::json!(self.gradients)),
-            ("annotations", serde_json::json!(self.annotations)),
-            ("include", serde_json::json!(patterns(&self.include))),
-            ("exclude", serde_json::json!(patterns(&self.exclude))),
-        ];
-        jsonl::Header {
-            options: options
-                .into_iter()
-                .map(|(key, value)| (key.to_owned(), value))
-                .collect(),
-            ..jsonl::Header::now(name)
-        }
-    }
-}
 
 /// What the threads of a session share.
 pub struct Shared {
@@ -169,147 +104,6 @@ impl Shared {
     }
 }
 
-/// Settings of a session about to start; see [`Session::builder`].
-#[derive(Clone, Debug)]
-pub struct SessionBuilder {
-    folder: PathBuf,
-    options: Options,
-}
-
-impl SessionBuilder {
-    /// The model's name, first part of every file name; the attached model's where not given.
-    pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.options.name = Some(name.into()).filter(|name: &String| !name.is_empty());
-        self
-    }
-
-    /// What to keep of the elements; nothing where not given.
-    pub fn dump(mut self, dump: Dump) -> Self {
-        self.options.dump = dump;
-        self
-    }
-
-    /// The most bytes of tensor files to write. Beyond it summaries go on, and the trace says what
-    /// was dropped.
-    pub fn dump_budget(mut self, bytes: u64) -> Self {
-        self.options.dump_budget = Some(bytes);
-        self
-    }
-
-    /// The most bytes that tensor files on their way may hold, on the host and on devices together;
-    /// 256 MiB where not given. A program that is ahead of the disk waits. Only the results of
-    /// operations outside any traced method cannot wait: of these some are dropped, and the trace says
-    /// how many.
-    pub fn dump_memory(mut self, bytes: u64) -> Self {
-        self.options.dump_memory = bytes;
-        self
-    }
-
-    /// Keep only the first and the last of three or more repeated layers in the two JSON files, as
-    /// transformers does. The returned trace and the `.burnscope.jsonl` have them all.
-    pub fn prune_layers(mut self, prune: bool) -> Self {
-        self.options.prune_layers = prune;
-        self
-    }
-
-    /// Record only modules whose path matches a pattern given here; `*` stands for any characters,
-    /// dots included, `?` for one.
-    pub fn include(mut self, pattern: impl AsRef<str>) -> Self {
-        self.options.include.push(WildMatch::new(pattern.as_ref()));
-        self
-    }
-
-    /// Record no module whose path matches; wins over [`SessionBuilder::include`].
-    pub fn exclude(mut self, pattern: impl AsRef<str>) -> Self {
-        self.options.exclude.push(WildMatch::new(pattern.as_ref()));
-        self
-    }
-
-    /// Leave gradients on in traced runs on an autodiff device. Otherwise a root call whose model is
-    /// on one runs on the model's [`valid`](Module::valid) copy.
-    pub fn gradients(mut self, on: bool) -> Self {
-        self.options.gradients = on;
-        self
-    }
-
-    /// Whether `#[burnscope::trace]` is heeded. Without it modules are concluded from the operations
-    /// of CubeCL devices alone, as for a model that has no annotation.
-    pub fn annotations(mut self, heed: bool) -> Self {
-        self.options.annotations = heed;
-        self
-    }
-
-    /// Call the field `field` by `name` in every path, as for a checkpoint name that Rust cannot
-    /// spell: `rename("self_", "self")`.
-    pub fn rename(mut self, field: &str, name: &str) -> Self {
-        self.options.segments.add(field, name);
-        self
-    }
-
-    /// Starts the session: makes the folder.
-    ///
-    /// # Errors
-    /// If the folder cannot be made or written to.
-    pub fn start(self) -> Result<Session, WriteError> {
-        // Found out now rather than after a long run.
-        format::prepare_folder(&self.folder)?;
-        let ids = Arc::new(AtomicU64::new(0));
-        let limits = DumpLimits {
-            total: self.options.dump_budget,
-            in_flight: usize::try_from(self.options.dump_memory).unwrap_or(usize::MAX),
-        };
-        let dumps = DumpQueue::new(self.folder.clone(), limits);
-        #[cfg(feature = "fusion")]
-        let device = {
-            let settings = LogSettings {
-                edges: self.options.dump == Dump::Repr,
-                dumps: (self.options.dump == Dump::Safetensors).then(|| dumps.clone()),
-            };
-            let device = DeviceLog::new(settings, ids.clone());
-            device.start().map_err(|source| WriteError::Io {
-                path: self.folder.clone(),
-                source,
-            })?;
-            device
-        };
-        let record = Record::new(
-            self.folder.clone(),
-            dumps.clone(),
-            #[cfg(feature = "fusion")]
-            device.clone(),
-        );
-        let shared = Shared {
-            options: self.options,
-            record: Mutex::new(record),
-            tensors: Mutex::default(),
-            ids,
-            dumps,
-            runs: AtomicU64::new(0),
-            watched: OnceLock::new(),
-            #[cfg(feature = "fusion")]
-            device,
-            #[cfg(feature = "fusion")]
-            on_device: Mutex::default(),
-        };
-        let shared = Arc::new(shared);
-        #[cfg(feature = "fusion")]
-        if shared.options.include.is_empty() && shared.options.exclude.is_empty() {
-            // What the filters leave of operations is known when their modules are concluded.
-            let session = Arc::downgrade(&shared);
-            shared.device.publish_operations(move |ops| {
-                if let Some(session) = session.upgrade() {
-                    session.record().publish(&session.options, &ops);
-                }
-            });
-        }
-        Ok(Session {
-            shared,
-            folder: self.folder,
-            finished: false,
-        })
-    }
-}
-
 /// A tracing session: attach a model, run it, finish.
 ///
 /// ```no_run
@@ -338,10 +132,67 @@ pub struct Session {
 impl Session {
     /// Settings for a session that writes into `folder`.
     pub fn builder(folder: impl Into<PathBuf>) -> SessionBuilder {
-        SessionBuilder {
-            folder: folder.into(),
-            options: Options::default(),
+        SessionBuilder::new(folder.into())
+    }
+
+    /// Starts a session with these settings.
+    pub(super) fn start(folder: PathBuf, options: Options) -> Result<Self, WriteError> {
+        // Found out now rather than after a long run.
+        format::prepare_folder(&folder)?;
+        let ids = Arc::new(AtomicU64::new(0));
+        let limits = DumpLimits {
+            total: options.dump_budget,
+            in_flight: usize::try_from(options.dump_memory).unwrap_or(usize::MAX),
+        };
+        let dumps = DumpQueue::new(folder.clone(), limits);
+        #[cfg(feature = "fusion")]
+        let device = {
+            let settings = LogSettings {
+                edges: options.dump == Dump::Repr,
+                dumps: (options.dump == Dump::Safetensors).then(|| dumps.clone()),
+            };
+            let device = DeviceLog::new(settings, ids.clone());
+            device.start().map_err(|source| WriteError::Io {
+                path: folder.clone(),
+                source,
+            })?;
+            device
+        };
+        let record = Record::new(
+            folder.clone(),
+            dumps.clone(),
+            #[cfg(feature = "fusion")]
+            device.clone(),
+        );
+        let shared = Shared {
+            options,
+            record: Mutex::new(record),
+            tensors: Mutex::default(),
+            ids,
+            dumps,
+            runs: AtomicU64::new(0),
+            watched: OnceLock::new(),
+            #[cfg(feature = "fusion")]
+            device,
+            #[cfg(feature = "fusion")]
+            on_device: Mutex::default(),
+        };
+        let shared = Arc::new(shared);
+        #[cfg(feature = "fusion")]
+        if shared.options.include.is_empty() && shared.options.exclude.is_empty() {
+            // What the filters leave of operations is known when their modules are concluded.
+            let session = Arc::downgrade(&shared);
+            shared.device.publish_operations(move |ops| {
+                if let Some(session) = session.upgrade() {
+                    session.record().publish(&session.options, &ops);
+                }
+            });
         }
+        Ok(Self {
+            shared,
+            folder,
+            finished: false,
+        })
     }
 
     pub(super) fn shared(&self) -> &Arc<Shared> {

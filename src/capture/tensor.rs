@@ -17,7 +17,7 @@ use burn::backend::{BackendTensor, DispatchTensorKind, flex::FlexTensor};
 
 #[cfg(feature = "fusion")]
 use super::fusion;
-use super::session::Options;
+use super::settings::Options;
 use crate::{
     format::torch_repr,
     summary::{self, DType, TensorView, torch::Statistics},

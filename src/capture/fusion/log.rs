@@ -11,13 +11,13 @@ use std::{
 
 use burn_cubecl::fusion::CubeFusionHandle;
 use burn_fusion::stream::StreamId;
-use burn_ir::{HandleContainer, TensorId, TensorIr};
+use burn_ir::{HandleContainer, TensorIr};
 
 use super::{
     backward, clock,
     describe::{Description, Relabels},
-    dump::DeviceDump,
     handle::{FusionTensor, Memory},
+    identity::Identities,
     lane::{Lane, device_name},
     marker,
     observer::{Observing, Upcoming},
@@ -28,11 +28,7 @@ use super::{
     watch::{Aliases, Watching},
 };
 use crate::{
-    capture::{
-        dump::DumpQueue,
-        record::{CallId, dump_dtype},
-        tensor,
-    },
+    capture::{dump::DumpQueue, record::CallId, tensor},
     trace::{Attribution, Op, Operand, Output, TensorRecord},
 };
 
@@ -61,8 +57,6 @@ pub(crate) struct DeviceTrace {
     pub(crate) numbers: HashMap<u64, Numbers>,
     /// Tensors that turned out to be others: another thread's identity of the same memory.
     pub(crate) same: HashMap<u64, u64>,
-    /// Parameters that share their memory with the one that operations name.
-    pub(crate) tied: HashMap<String, Vec<String>>,
     /// Files of operations' results, by the session's numbers of tensors.
     pub(crate) files: HashMap<u64, String>,
     pub(crate) notes: Vec<String>,
@@ -74,7 +68,7 @@ pub(crate) struct DeviceLog {
     /// Of each thread's stream. Apart from the state, which a device's thread holds while it starts
     /// kernels: a scope must not wait for those.
     timelines: Mutex<HashMap<u64, Timeline<Place>>>,
-    settings: LogSettings,
+    pub(super) settings: LogSettings,
     /// Gives out the session's numbers of tensors.
     ids: Arc<AtomicU64>,
     /// Whether a model or tensor on an autodiff device was seen.
@@ -98,11 +92,7 @@ pub(crate) struct LogSettings {
 pub(super) struct State {
     /// Streams as small numbers, by their place here.
     streams: Vec<u64>,
-    /// The session's numbers of Burn's tensors.
-    ids: HashMap<u64, u64>,
-    /// The last tensor that was made in a piece of memory with this shape and these strides.
-    by_memory: HashMap<Extent, (TensorId, u64)>,
-    parameters: HashMap<Memory, Vec<String>>,
+    pub(super) identities: Identities,
     /// Tensors of calls, whose summary is to be started.
     asked: HashSet<u64>,
     /// Tensors whose summary was started or refused.
@@ -118,7 +108,7 @@ pub(super) struct State {
     /// How many operations were published.
     pub(super) published: usize,
     /// Whether the session has ended: what comes later is nobody's, and must start nothing.
-    closed: bool,
+    pub(super) closed: bool,
     faults: Vec<String>,
 }
 
@@ -128,18 +118,6 @@ const SOON: usize = 64;
 /// How many may wait else, so that the record on disk is not far behind.
 const LATER: usize = 1024;
 
-/// A piece of memory with the shape and the strides that a tensor has there.
-type Extent = (Memory, Vec<usize>, Vec<usize>);
-
-fn extent(handle: &CubeFusionHandle, tensor: &TensorIr) -> Extent {
-    let shape = tensor.shape.iter().copied().collect();
-    (
-        Memory::of(handle),
-        shape,
-        handle.strides.iter().copied().collect(),
-    )
-}
-
 /// What is noted of an operation before it runs: running takes operands away.
 pub(super) struct Before {
     operands: Vec<(u64, Option<Memory>)>,
@@ -148,52 +126,6 @@ pub(super) struct Before {
 }
 
 impl State {
-    fn id(&mut self, tensor: u64, numbers: &AtomicU64) -> u64 {
-        let next = || numbers.fetch_add(1, Ordering::Relaxed);
-        *self.ids.entry(tensor).or_insert_with(next)
-    }
-
-    /// The number of a tensor that is there. Another thread's identity of a tensor is found by the
-    /// memory: while both are there, they share it and nothing is written to it.
-    fn known(
-        &mut self,
-        tensor: &TensorIr,
-        handles: &HandleContainer<CubeFusionHandle>,
-        numbers: &AtomicU64,
-    ) -> u64 {
-        if let Some(id) = self.ids.get(&tensor.id.value()) {
-            return *id;
-        }
-        let Some(handle) = handles.get_handle_ref(&tensor.id) else {
-            return self.id(tensor.id.value(), numbers);
-        };
-        match self.twin(tensor, handle, handles) {
-            Some(id) => {
-                self.ids.insert(tensor.id.value(), id);
-                id
-            }
-            None => {
-                let id = self.id(tensor.id.value(), numbers);
-                self.by_memory
-                    .insert(extent(handle, tensor), (tensor.id, id));
-                id
-            }
-        }
-    }
-
-    /// The number of the tensor that another identity of the same memory has.
-    fn twin(
-        &self,
-        tensor: &TensorIr,
-        handle: &CubeFusionHandle,
-        handles: &HandleContainer<CubeFusionHandle>,
-    ) -> Option<u64> {
-        let (twin, id) = self.by_memory.get(&extent(handle, tensor))?;
-        // A tensor stays in its memory as long as it is there.
-        let alive = *twin != tensor.id && handles.has_handle(twin);
-        alive.then_some(*id)
-    }
-
     fn stream(&mut self, stream: u64) -> u64 {
         let known = self.streams.iter().position(|known| *known == stream);
         let place = known.unwrap_or_else(|| {
@@ -203,7 +135,7 @@ impl State {
         place as u64
     }
 
-    fn lane(&mut self, handle: &CubeFusionHandle) -> &mut Lane {
+    pub(super) fn lane(&mut self, handle: &CubeFusionHandle) -> &mut Lane {
         let stream = StreamId::current();
         let known = self
             .lanes
@@ -251,10 +183,6 @@ impl State {
             let lanes = self.lanes.iter_mut();
             lanes.for_each(|lane| reader.submit(lane.take()));
         }
-    }
-
-    fn parameter(&self, memory: Option<Memory>) -> Option<String> {
-        self.parameters.get(&memory?)?.first().cloned()
     }
 }
 
@@ -324,9 +252,8 @@ impl DeviceLog {
     pub(crate) fn see(self: &Arc<Self>, tensor: &FusionTensor) -> u64 {
         clock::device_seen(tensor.client.device());
         let mut state = self.state();
-        let known = state.ids.contains_key(&tensor.id.value());
-        let id = state.id(tensor.id.value(), &self.ids);
-        if known && state.begun.contains(&id) {
+        let id = state.identities.number(tensor.id, &self.ids);
+        if state.begun.contains(&id) {
             return id;
         }
         state.asked.insert(id);
@@ -348,14 +275,9 @@ impl DeviceLog {
         if state.closed {
             return;
         }
-        let first = state.twin(tensor, handle, handles).unwrap_or(id);
-        if first == id {
-            state
-                .by_memory
-                .insert(extent(handle, tensor), (tensor.id, id));
-        } else {
+        let first = state.identities.met(tensor, handle, handles, id);
+        if first != id {
             state.trace.same.insert(id, first);
-            state.ids.insert(tensor.id.value(), first);
         }
         state.summarise(first, handle, &shape, self.settings.edges);
     }
@@ -366,35 +288,11 @@ impl DeviceLog {
         let log = self.clone();
         let action = move |tensor: &TensorIr, handles: &mut HandleContainer<CubeFusionHandle>| {
             if let Some(handle) = handles.get_handle_ref(&tensor.id) {
-                let mut state = log.state();
-                let paths = state.parameters.entry(Memory::of(handle)).or_default();
-                if !paths.contains(&path) {
-                    paths.push(path);
-                }
+                let memory = Memory::of(handle);
+                log.state().identities.parameter_is(memory, path);
             }
         };
         marker::register(tensor.clone(), Box::new(action));
-    }
-
-    /// Has a tensor's elements written to a file, as they are where the program is now.
-    pub(crate) fn dump(self: &Arc<Self>, tensor: FusionTensor, dump: DeviceDump) {
-        let log = self.clone();
-        marker::register(
-            tensor,
-            Box::new(move |tensor, handles| {
-                let mut state = log.state();
-                let copy = match handles.get_handle_ref(&tensor.id) {
-                    Some(_) if state.closed => Err("the session has ended".to_owned()),
-                    Some(handle) => {
-                        let shape: Vec<usize> = tensor.shape.iter().copied().collect();
-                        state.lane(handle).copy(handle, &shape)
-                    }
-                    None => Err("the operation that makes it failed".to_owned()),
-                };
-                drop(state);
-                dump.copied(copy);
-            }),
-        );
     }
 
     /// Notes an operation's operands.
@@ -409,7 +307,7 @@ impl DeviceLog {
         for (_, input) in &description.inputs {
             let handle = handles.get_handle_ref(&input.id);
             device = device.or(handle.map(|handle| device_name(&handle.device)));
-            let id = state.known(input, handles, &self.ids);
+            let id = state.identities.operand(input, handles, &self.ids);
             operands.push((id, handle.map(Memory::of)));
             // A view has its source's numbers, or none.
             if let Some(handle) = handle
@@ -417,7 +315,7 @@ impl DeviceLog {
                 && !state.begun.contains(&id)
                 && state.aliases.get(id).is_none()
                 && (self.watching.get().is_some()
-                    || state.parameter(Some(Memory::of(handle))).is_none())
+                    || state.identities.parameter(Memory::of(handle)).is_none())
             {
                 let shape: Vec<usize> = input.shape.iter().copied().collect();
                 state.summarise(id, handle, &shape, self.settings.edges);
@@ -444,7 +342,7 @@ impl DeviceLog {
         let mut outputs = Vec::with_capacity(description.outputs.len());
         let mut same_numbers = Vec::with_capacity(description.outputs.len());
         for (label, out) in &description.outputs {
-            let id = state.id(out.id.value(), &self.ids);
+            let id = state.identities.number(out.id, &self.ids);
             let shape: Vec<usize> = out.shape.iter().copied().collect();
             let mut alias_of = None;
             let mut in_order = false;
@@ -466,10 +364,7 @@ impl DeviceLog {
                                 .first()
                                 .is_some_and(|(_, input)| input.dtype == out.dtype);
                     }
-                    // A view of the whole is no reason to forget what it is a view of.
-                    if alias_of.is_none() || state.twin(out, handle, handles).is_none() {
-                        state.by_memory.insert(extent(handle, out), (out.id, id));
-                    }
+                    state.identities.made(out, handle, handles, id);
                     if let Some(source) = alias_of {
                         state.aliases.add(id, source);
                     }
@@ -509,7 +404,7 @@ impl DeviceLog {
                 id: *id,
                 shape: input.shape.iter().copied().collect(),
                 dtype: tensor::dtype(input.dtype),
-                parameter: state.parameter(*memory),
+                parameter: memory.and_then(|memory| state.identities.parameter(memory)),
             })
             .collect();
         let op = Op {
@@ -532,38 +427,6 @@ impl DeviceLog {
         if state.waiting >= if stops { SOON } else { LATER } {
             state.hand_over();
         }
-    }
-
-    /// Starts the dump of an operation's result, if there is room for it now: this thread never waits.
-    fn dump_result(
-        &self,
-        state: &mut State,
-        (id, name): (u64, String),
-        handle: &CubeFusionHandle,
-        out: &TensorIr,
-    ) {
-        let Some(queue) = &self.settings.dumps else {
-            return;
-        };
-        let dtype = dump_dtype(&tensor::dtype(out.dtype));
-        let shape = out.shape.iter().copied().collect();
-        let Some(size) = dtype.size() else { return };
-        let reserved = out.shape.num_elements() * size;
-        if !queue.try_reserve(reserved) {
-            return;
-        }
-        let dump = DeviceDump {
-            queue: queue.clone(),
-            name: name.clone(),
-            dtype,
-            shape,
-            reserved,
-        };
-        let copy = state.lane(handle).copy(handle, &dump.shape);
-        if copy.is_ok() {
-            state.trace.files.insert(id, name);
-        }
-        dump.copied(copy);
     }
 
     /// Notes that recording an operation went wrong; the operation itself did not.
@@ -622,7 +485,7 @@ impl DeviceLog {
                 }
             }
             // Markers were there, and nothing else.
-            let at_work = !(state.by_memory.is_empty() && state.parameters.is_empty());
+            let at_work = !state.identities.is_empty();
             if at_work && !super::installed() {
                 trace.notes.push(
                     "Burn's own fusion was on, so that only what modules were given and gave was seen, \
@@ -636,11 +499,6 @@ impl DeviceLog {
                      a result within the session"
                         .to_owned(),
                 );
-            }
-            for paths in state.parameters.values() {
-                if let [first, _, ..] = paths.as_slice() {
-                    trace.tied.insert(first.clone(), paths.clone());
-                }
             }
             (trace, lanes, batches, state.reader.take())
         };

@@ -16,6 +16,7 @@ mod describe;
 mod dump;
 mod fuser;
 mod handle;
+mod identity;
 mod lane;
 mod log;
 mod marker;
