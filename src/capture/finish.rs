@@ -68,6 +68,10 @@ impl Record {
         #[cfg(not(feature = "fusion"))]
         let guilty = None;
         #[cfg(feature = "fusion")]
+        let stopped = device.stopped;
+        #[cfg(not(feature = "fusion"))]
+        let stopped = false;
+        #[cfg(feature = "fusion")]
         let (concluded, ops) = self.complete(options, device);
         #[cfg(not(feature = "fusion"))]
         let (concluded, ops) = (Vec::new(), Vec::new());
@@ -88,7 +92,7 @@ impl Record {
         };
         arrange(&mut trace);
         if let Some(watched) = watched {
-            self.note(watched.conclude(&trace, guilty));
+            self.note(watched.conclude(&trace, guilty, stopped));
         }
         if let Some(journal) = self.journal.take()
             && let Err(error) = close(journal, &self.notes, complete)

@@ -4,6 +4,7 @@ use std::{
     cell::RefCell,
     env,
     ffi::OsString,
+    fmt,
     path::PathBuf,
     sync::atomic::{AtomicBool, Ordering},
 };
@@ -20,7 +21,7 @@ const FOLDER: &str = "BURNSCOPE";
 const DUMP: &str = "BURNSCOPE_DUMP";
 
 /// Why operations cannot be seen, or why the session could not start.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum InstallError {
     /// A device has run something already.
@@ -35,6 +36,13 @@ pub enum InstallError {
     /// The folder that `BURNSCOPE` names cannot be used.
     #[error("the session that the environment variable BURNSCOPE asks for cannot start: {0}")]
     Folder(#[from] WriteError),
+}
+
+/// As it is displayed: `main` prints an error that it returns in this form.
+impl fmt::Debug for InstallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// Sees to it that every operation of every CubeCL device (CUDA, ROCm, Metal, Vulkan, WebGPU) is seen
@@ -94,7 +102,10 @@ fn ambient(folder: OsString) -> Result<Session, InstallError> {
             _ => return Err(InstallError::Dump(dump.to_string_lossy().into_owned())),
         },
     };
-    let session = Session::builder(PathBuf::from(folder)).dump(dump);
+    // The program's own use of gradients must go on.
+    let session = Session::builder(PathBuf::from(folder))
+        .dump(dump)
+        .gradients(true);
     Ok(session.start()?)
 }
 

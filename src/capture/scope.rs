@@ -213,12 +213,18 @@ fn top() -> Option<Frame> {
 /// Whether the call about to begin is a root call of a session that wants no gradients, and
 /// `autodiff` holds of its module.
 pub(crate) fn gradients_unwanted(autodiff: impl FnOnce() -> bool) -> bool {
-    cfg!(feature = "autodiff")
-        && top().is_some_and(|frame| {
-            let options = frame.session.options();
-            frame.call.is_none() && !options.gradients && options.annotations
-        })
-        && autodiff()
+    if !cfg!(feature = "autodiff") {
+        return false;
+    }
+    let Some(frame) = top() else { return false };
+    let options = frame.session.options();
+    let unwanted = frame.call.is_none() && !options.gradients && options.annotations && autodiff();
+    if unwanted {
+        let note =
+            "the model ran without gradients: SessionBuilder::gradients(true) leaves them on";
+        frame.session.record().note(note.to_owned());
+    }
+    unwanted
 }
 
 /// One recorded call, from its beginning to its return.

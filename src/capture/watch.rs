@@ -38,6 +38,8 @@ impl Watch {
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
     stop: AtomicBool,
+    /// Whether a call was told to panic.
+    panicked: AtomicBool,
     first: Mutex<Option<FirstNonFinite>>,
 }
 
@@ -69,13 +71,22 @@ impl Watched {
             return None;
         }
         match judge_call(node) {
-            Verdict::Guilty(made) => self.found(call(node, made, 0)),
+            Verdict::Guilty(made) => {
+                let why = self.found(call(node, made, 0));
+                self.panicked.store(why.is_some(), Ordering::Relaxed);
+                why
+            }
             Verdict::Innocent | Verdict::Unknown => None,
         }
     }
 
     /// Decides at the end of the session; `operation` is the first guilty one, if there is any.
-    pub(super) fn conclude(&self, trace: &Trace, operation: Option<FirstNonFinite>) -> String {
+    pub(super) fn conclude(
+        &self,
+        trace: &Trace,
+        operation: Option<FirstNonFinite>,
+        stopped_on_device: bool,
+    ) -> String {
         let found = operation
             .map(|mut operation| {
                 let path = trace
@@ -87,8 +98,18 @@ impl Watched {
             })
             .or_else(|| first_call(trace));
         let told = match &found {
-            Some(first) if self.stops() => stopped(first),
+            Some(first) if stopped_on_device || self.panicked.load(Ordering::Relaxed) => {
+                stopped(first)
+            }
+            Some(first) if self.stops() => {
+                format!("{first}; the run was over before it could be stopped")
+            }
             Some(first) => first.to_string(),
+            None if trace.roots.is_empty() && trace.ops.is_empty() => {
+                "nothing could be watched for a NaN or an infinity: neither an operation nor a traced \
+                 call was seen"
+                    .to_owned()
+            }
             None => "no operation or call was found to make a NaN or an infinity".to_owned(),
         };
         *self.first() = found;

@@ -165,6 +165,9 @@ pub fn run(arguments: &TraceArguments) -> Outcome {
     for pattern in &arguments.exclude {
         builder = builder.exclude(pattern);
     }
+    if arguments.verify {
+        super::verify::forget(&arguments.out);
+    }
     let session = model.start(builder)?;
     let running = output::spinner(format!("running {}", model.class_name()));
     let (mut changed, mut one_by_one) = (false, false);

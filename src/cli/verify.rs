@@ -10,6 +10,22 @@ use super::device::DeviceName;
 /// ran one by one.
 const OUTPUTS: &str = "verify.one_by_one.safetensors";
 
+/// The same of a process that left Burn's fusion on.
+const FUSED: &str = "verify.fused.safetensors";
+
+/// Tells a process that what it finds in its folder is to be compared with.
+const AGAIN: &str = "BURNSCOPE_VERIFY_AGAIN";
+
+/// Removes what an earlier command saved, perhaps of other inputs.
+pub fn forget(out: &Path) {
+    if env::var_os(AGAIN).is_none() {
+        for name in [OUTPUTS, FUSED] {
+            // Most often there is none.
+            let _ = fs::remove_file(out.join(name));
+        }
+    }
+}
+
 /// What to run again.
 pub struct Again<'a> {
     pub checkpoint: &'a Path,
@@ -41,6 +57,7 @@ impl Again<'_> {
             .arg(self.checkpoint)
             // A session of the whole process would write into the folder of this one's.
             .env_remove("BURNSCOPE")
+            .env(AGAIN, "1")
             .env("NO_COLOR", "1");
         if let Some(device) = self.device.to_possible_value() {
             command.args(["--device", device.get_name()]);

@@ -7,6 +7,7 @@ use std::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use burn_cubecl::fusion::CubeFusionHandle;
@@ -59,6 +60,8 @@ pub(crate) struct DeviceTrace {
     pub(crate) same: HashMap<u64, u64>,
     /// Files of operations' results, by the session's numbers of tensors.
     pub(crate) files: HashMap<u64, String>,
+    /// Whether the program was kept from going on.
+    pub(crate) stopped: bool,
     pub(crate) notes: Vec<String>,
 }
 
@@ -105,6 +108,8 @@ pub(super) struct State {
     reader: Option<Reader>,
     /// How many summaries were started since all were handed over, about.
     waiting: usize,
+    /// When all were handed over last.
+    handed_over: Option<Instant>,
     /// How many operations were published.
     pub(super) published: usize,
     /// Whether the session has ended: what comes later is nobody's, and must start nothing.
@@ -114,6 +119,9 @@ pub(super) struct State {
 
 /// How many summaries may wait on the device of a program that is to be stopped soon after a fault.
 const SOON: usize = 64;
+
+/// How far the record on disk may be behind while operations run.
+const BEHIND: Duration = Duration::from_millis(500);
 
 /// How many may wait else, so that the record on disk is not far behind.
 const LATER: usize = 1024;
@@ -179,6 +187,7 @@ impl State {
     /// Has everything read that was started, on whatever stream.
     fn hand_over(&mut self) {
         self.waiting = 0;
+        self.handed_over = Some(Instant::now());
         if let Some(reader) = &self.reader {
             let lanes = self.lanes.iter_mut();
             lanes.for_each(|lane| reader.submit(lane.take()));
@@ -424,7 +433,9 @@ impl DeviceLog {
             same_numbers,
         });
         let stops = self.watching.get().is_some_and(Watching::stops);
-        if state.waiting >= if stops { SOON } else { LATER } {
+        let begun = *state.handed_over.get_or_insert_with(Instant::now);
+        let many = state.waiting >= if stops { SOON } else { LATER };
+        if many || begun.elapsed() >= BEHIND {
             state.hand_over();
         }
     }
@@ -475,6 +486,7 @@ impl DeviceLog {
             let batches: Vec<_> = lanes.iter_mut().map(Lane::take).collect();
             let mut trace = std::mem::take(&mut state.trace);
             trace.notes.append(&mut state.faults);
+            trace.stopped = self.refused();
             if self.may_go_backward() {
                 for (first, last) in backward::mark(&mut trace.ops) {
                     trace.notes.push(format!(
@@ -495,8 +507,8 @@ impl DeviceLog {
             }
             if unseen {
                 trace.notes.push(
-                    "no device was at work yet, so no operation was seen: attach the model, or read \
-                     a result within the session"
+                    "no operation was seen: the model is on no GPU, or nothing was attached to the \
+                     session nor read within it"
                         .to_owned(),
                 );
             }

@@ -36,6 +36,8 @@ pub(super) struct Watching {
     stop: AtomicBool,
     /// Why no operation runs any more.
     refusal: OnceLock<String>,
+    /// Whether an operation was kept from running.
+    refused: AtomicBool,
     progress: Mutex<Progress>,
 }
 
@@ -53,6 +55,7 @@ impl Watching {
             told,
             stop: AtomicBool::new(false),
             refusal: OnceLock::new(),
+            refused: AtomicBool::new(false),
             progress: Mutex::default(),
         }
     }
@@ -77,7 +80,16 @@ impl DeviceLog {
 
     /// Why an operation must not run.
     pub(super) fn refusal(&self) -> Option<&str> {
-        self.watching.get()?.refusal.get().map(String::as_str)
+        let watching = self.watching.get()?;
+        let why = watching.refusal.get()?;
+        watching.refused.store(true, Ordering::Relaxed);
+        Some(why)
+    }
+
+    /// Whether an operation was kept from running.
+    pub(super) fn refused(&self) -> bool {
+        let watching = self.watching.get();
+        watching.is_some_and(|watching| watching.refused.load(Ordering::Relaxed))
     }
 
     /// Judges the operations whose numbers are there by now.
