@@ -307,9 +307,16 @@ fn write_all(queue: &Queue) {
                     });
             state = queue.lock();
             state.in_flight -= size;
-            if let Err(error) = result {
-                state.lost += 1;
-                state.failed.get_or_insert((name, error));
+            match result {
+                Ok(None) => {}
+                Ok(Some(why)) => {
+                    state.dropped.not_copied += 1;
+                    state.dropped.first_not_copied.get_or_insert((name, why));
+                }
+                Err(error) => {
+                    state.lost += 1;
+                    state.failed.get_or_insert((name, error));
+                }
             }
             queue.changed.notify_all();
         } else if state.closed {
@@ -321,22 +328,20 @@ fn write_all(queue: &Queue) {
     }
 }
 
-fn write_one(folder: &Path, job: Job) -> Result<(), WriteError> {
-    #[cfg_attr(
-        not(feature = "fusion"),
-        allow(clippy::infallible_destructuring_match, reason = "one kind of many")
-    )]
+/// Writes a file; returns why its elements are not there, if their device did not give them.
+fn write_one(folder: &Path, job: Job) -> Result<Option<String>, WriteError> {
     let bytes = match job.elements {
         Elements::Host(bytes) => bytes,
         #[cfg(feature = "fusion")]
-        Elements::Device(arriving) => {
-            arriving().map_err(|error| refused(folder, &job.name, io::Error::other(error)))?
-        }
+        Elements::Device(arriving) => match arriving() {
+            Ok(bytes) => bytes,
+            Err(why) => return Ok(Some(why)),
+        },
     };
     let tensor = TensorView::contiguous(job.dtype, &job.shape, &bytes)
         .map_err(|error| refused(folder, &job.name, io::Error::other(error)))?;
     dump::write_tensor(folder, &job.name, &tensor)?;
-    Ok(())
+    Ok(None)
 }
 
 fn refused(folder: &Path, name: &str, source: io::Error) -> WriteError {

@@ -149,7 +149,12 @@ impl Session {
         let device = {
             let settings = LogSettings {
                 edges: options.dump == Dump::Repr,
-                dumps: (options.dump == Dump::Safetensors).then(|| dumps.clone()),
+                // Which operations the filters leave is known when their modules are concluded.
+                dumps: (options.dump == Dump::Safetensors && !options.filters())
+                    .then(|| dumps.clone()),
+                prefix: options.name.as_deref().map_or_else(String::new, |name| {
+                    format!("{}.", format::dump::file_stem(name))
+                }),
             };
             let device = DeviceLog::new(settings, ids.clone());
             device.start().map_err(|source| WriteError::Io {
@@ -179,7 +184,7 @@ impl Session {
         };
         let shared = Arc::new(shared);
         #[cfg(feature = "fusion")]
-        if shared.options.include.is_empty() && shared.options.exclude.is_empty() {
+        if !shared.options.filters() {
             // What the filters leave of operations is known when their modules are concluded.
             let session = Arc::downgrade(&shared);
             shared.device.publish_operations(move |ops| {
@@ -220,12 +225,20 @@ impl Session {
             self.shared.device.autodiff_seen();
         }
         #[cfg(feature = "fusion")]
-        scope::unrecorded(|| {
-            fusion::parameters(model, |path, tensor| {
-                let path = format!("{name}.{}", segments.rename(path));
-                self.shared.device.parameter(path, tensor);
+        {
+            let initialised = scope::unrecorded(|| {
+                fusion::parameters(model, |path, tensor| {
+                    let path = format!("{name}.{}", segments.rename(path));
+                    self.shared.device.parameter(path, tensor);
+                })
             });
-        });
+            if initialised > 0 {
+                self.note(&format!(
+                    "attaching {name} initialised {initialised} of its parameters: random numbers that are \
+                     drawn later are others than without a session"
+                ));
+            }
+        }
         // The model's own code may call what is traced: the session is not locked here.
         let attached = Attached::of(model);
         self.shared.record().names.attach(name, attached, segments);

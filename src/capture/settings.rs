@@ -40,6 +40,12 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Whether there are any filters.
+    #[cfg(feature = "fusion")]
+    pub(crate) fn filters(&self) -> bool {
+        !(self.include.is_empty() && self.exclude.is_empty())
+    }
+
     /// Whether the filters let a module's record in.
     pub(crate) fn selects(&self, path: &str) -> bool {
         (self.include.is_empty() || self.include.iter().any(|pattern| pattern.matches(path)))

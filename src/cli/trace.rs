@@ -216,7 +216,15 @@ pub fn run(arguments: &TraceArguments) -> Outcome {
         };
         again.compare()
     });
-    for note in trace.notes.iter().chain(&beside_fusion) {
+    let mut notes = trace.notes.clone();
+    if arguments.fusion {
+        for note in &mut notes {
+            if let Some(advice) = note.find(": call burnscope::install()") {
+                note.replace_range(advice.., ": leave out --fusion to see each");
+            }
+        }
+    }
+    for note in notes.iter().chain(&beside_fusion) {
         text += &format!("{}\n", styled(FAINT, format!("note: {}", printable(note))));
     }
     if !model.ignored_keys().is_empty() && !arguments.quiet {

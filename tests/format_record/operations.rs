@@ -345,12 +345,12 @@ fn a_damaged_line_about_operations_is_an_error_that_names_it() {
         ),
         (
             ops(2, "[[1,1],[1,1]]"),
-            "operation 1 belongs to two calls, 2 and 2",
+            "operation 1 is named twice",
         ),
         // More closely, but for the second time.
         (
             ops(2, "[[2,1]]"),
-            "operation 2 belongs to two calls, 2 and 2",
+            "operation 2 is named twice",
         ),
         (ops(0, "[[1]]"), "invalid length 1"),
         (ops(0, "[[1,1,1]]"), "trailing characters"),

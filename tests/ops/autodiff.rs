@@ -110,3 +110,49 @@ fn an_announced_backward_pass_is_marked() {
 fn a_backward_pass_is_recognised() {
     check(false);
 }
+
+/// Two steps in one run: the second forward pass and the updates are none of the first backward pass.
+#[test]
+fn a_training_loop_keeps_its_passes_apart() {
+    let Some(device) = device() else { return };
+    let device = device.autodiff();
+    let mut net = Net {
+        fc: nn::LinearConfig::new(5, 3).with_bias(false).init(&device),
+    };
+    let x = Tensor::<2>::ones([4, 5], &device);
+    let folder = tempfile::tempdir().unwrap();
+    let session = Session::builder(folder.path())
+        .gradients(true)
+        .start()
+        .unwrap();
+    session.attach("Net", &net);
+    session.run(|| {
+        for _ in 0..2 {
+            let loss = net.forward(x.clone()).powi_scalar(2).sum();
+            let gradients = burnscope::backward(|| loss.backward());
+            let gradient = net.fc.weight.val().grad(&gradients).unwrap();
+            net.fc.weight = net.fc.weight.clone().map(|weight| {
+                let updated = weight.inner() - gradient.clone() * 0.01;
+                Tensor::from_inner(updated).require_grad()
+            });
+        }
+    });
+    let trace = session.finish().unwrap();
+    let ops = all_ops(&trace);
+    let updates = ops.iter().filter(|op| op.name == "Sub").count();
+    assert_eq!(updates, 2);
+    assert!(
+        ops.iter()
+            .filter(|op| op.name == "Sub")
+            .all(|op| !op.backward)
+    );
+    // No call is made of an update.
+    let calls: Vec<&str> = trace.roots.iter().map(|root| root.path.as_str()).collect();
+    assert!(!calls.is_empty());
+    for root in &trace.roots {
+        assert!(root.ops.iter().all(|op| op.name != "Sub"));
+        for child in &root.children {
+            assert!(child.ops.iter().all(|op| op.name != "Sub"), "{child:?}");
+        }
+    }
+}

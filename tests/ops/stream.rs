@@ -419,3 +419,36 @@ fn a_session_within_another_pauses_it() {
     assert_eq!(names(&outer), ["AddScalar", "Exp"]);
     assert_eq!(names(&inner), ["MulScalar"]);
 }
+
+/// An operation that its device cannot do has no numbers, and takes none from others.
+#[test]
+fn a_failed_operation_is_told_and_takes_no_numbers_along() {
+    let Some(device) = device() else { return };
+    let x = Tensor::<1>::ones([4], &device);
+    let (failed, trace) = record(|| {
+        let before = x.clone() * 3.0;
+        // Eight gigabytes and more in one piece is nothing that this device gives.
+        let huge = Tensor::<2>::zeros([1 << 20, 1 << 20], &device) + 1.0;
+        let failed = (huge.sum() * 2.0).try_into_data().is_err();
+        let after = before.clone() - 1.0;
+        after.into_data();
+        failed
+    });
+    if !failed {
+        eprintln!("skipped: this device has terabytes");
+        return;
+    }
+    let good: Vec<f64> = all_ops(&trace)
+        .iter()
+        .filter(|op| op.outputs[0].tensor.shape == [4])
+        .map(|op| op.outputs[0].tensor.summary.clone().unwrap().mean.unwrap())
+        .collect();
+    assert_eq!(good, [3.0, 2.0]);
+    for op in all_ops(&trace) {
+        let tensor = &op.outputs[0].tensor;
+        if tensor.shape != [4] {
+            assert_eq!(tensor.summary, None, "{}", op.name);
+            assert!(tensor.not_summarised.is_some(), "{}", op.name);
+        }
+    }
+}

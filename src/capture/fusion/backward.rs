@@ -30,7 +30,10 @@ pub(super) fn mark(ops: &mut [Logged]) -> Vec<(u64, u64)> {
                 continue;
             };
             let pass = &thread[at..=at + last];
-            pass.iter().for_each(|index| ops[*index].op.backward = true);
+            let call = ops[pass[0]].place.call;
+            for index in pass {
+                ops[*index].op.backward = ops[*index].place.call == call;
+            }
             passes.push((ops[pass[0]].op.order, ops[pass[last]].op.order));
             at += last + 1;
         }
@@ -59,7 +62,15 @@ fn last_dependent(ops: &[Logged], thread: &[usize]) -> Option<usize> {
     let mut dependent: HashSet<u64> = HashSet::new();
     let mut last = None;
     for (place, index) in thread.iter().enumerate() {
-        let op = &ops[*index].op;
+        let logged = &ops[*index];
+        // A call that began since is a forward pass, and so is what leads to another loss.
+        if logged.place.call != ops[thread[0]].place.call {
+            continue;
+        }
+        if place > 0 && is_seed(ops, thread, place) {
+            break;
+        }
+        let op = &logged.op;
         let depends = op
             .inputs
             .iter()

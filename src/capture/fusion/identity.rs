@@ -120,6 +120,11 @@ impl Identities {
         self.parameters.entry(memory).or_insert(path);
     }
 
+    /// That memory holds something else now.
+    pub(super) fn written(&mut self, memory: Memory) {
+        self.parameters.remove(&memory);
+    }
+
     /// The path of the parameter whose memory that is.
     pub(super) fn parameter(&self, memory: Memory) -> Option<String> {
         self.parameters.get(&memory).cloned()

@@ -12,6 +12,9 @@ use crate::{
     summary::cube::{DeviceTensor, NotSummarised, Reading},
 };
 
+/// The results of tensors of so many bytes have a buffer of their own.
+const ALONE_BYTES: u64 = 64 << 20;
+
 /// What a result belongs to: a session's number of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
@@ -79,6 +82,8 @@ pub(super) struct Lane {
     pub(super) device: cubecl::Device,
     pub(super) stream: StreamId,
     portable: Portable,
+    /// What will be handed over with the rest, from buffers that take no more.
+    sealed: Option<Batch>,
     native: Option<Box<dyn Native>>,
 }
 
@@ -99,6 +104,7 @@ impl Lane {
             device: handle.device.clone(),
             stream,
             portable: Portable::new(&handle.client),
+            sealed: None,
             native,
         }
     }
@@ -113,6 +119,12 @@ impl Lane {
         shape: &[usize],
         edges: bool,
     ) -> Result<Option<Batch>, String> {
+        // A tensor that the device could not make takes the results in its buffer with it. Large ones
+        // are what devices cannot make.
+        let alone = handle.handle.size_in_used() >= ALONE_BYTES;
+        if alone {
+            self.seal();
+        }
         self.with_tensor(handle, shape, |lane, tensor| {
             let native = lane.native.as_mut();
             if !native.is_some_and(|native| native.summarise(id, tensor)) {
@@ -123,6 +135,9 @@ impl Lane {
             }
             Ok(())
         })?;
+        if alone {
+            self.seal();
+        }
         let full = self.portable.is_full() || self.native.as_ref().is_some_and(|of| of.is_full());
         Ok(full.then(|| self.take()))
     }
@@ -142,9 +157,19 @@ impl Lane {
         })
     }
 
+    /// Has what comes next go to another buffer.
+    fn seal(&mut self) {
+        let batch = self.portable.take();
+        match &mut self.sealed {
+            Some(sealed) => sealed.append(batch),
+            None => self.sealed = Some(batch),
+        }
+    }
+
     /// Hands over what was started since the last time.
     pub(super) fn take(&mut self) -> Batch {
-        let mut batch = self.portable.take();
+        self.seal();
+        let mut batch = self.sealed.take().unwrap_or_else(|| self.portable.take());
         if let Some(native) = &mut self.native {
             batch.append(native.take());
         }

@@ -89,6 +89,8 @@ pub(crate) struct LogSettings {
     pub(crate) edges: bool,
     /// Where the elements of every result go; `None` where only modules' tensors are dumped.
     pub(crate) dumps: Option<DumpQueue>,
+    /// What the names of those files begin with.
+    pub(crate) prefix: String,
 }
 
 #[derive(Default)]
@@ -378,12 +380,15 @@ impl DeviceLog {
                         state.aliases.add(id, source);
                     }
                     if alias_of.is_none() {
+                        state.identities.written(memory);
                         state.summarise(id, handle, &shape, self.settings.edges);
                     }
                     // The results of traced methods are dumped as such.
                     if alias_of.is_none() && place.call.is_none() {
                         let order = state.trace.ops.len();
-                        let name = format!("op_{order:06}_{}.safetensors", label.replace('.', "_"));
+                        let label = label.replace('.', "_");
+                        let prefix = &self.settings.prefix;
+                        let name = format!("{prefix}op_{order:06}_{label}.safetensors");
                         self.dump_result(state, (id, name), handle, out);
                     }
                 }

@@ -7,16 +7,21 @@ use burn::{
 
 use super::handle::{FusionTensor, fusion_tensor};
 
-/// Calls `each` with every parameter on a CubeCL device and its path, initialising lazy ones there.
-pub(crate) fn parameters<M: Module>(model: &M, each: impl FnMut(&str, &FusionTensor)) {
-    model.visit(&mut Walk {
+/// Calls `each` with every parameter on a CubeCL device and its path, initialising lazy ones there;
+/// returns how many those were.
+pub(crate) fn parameters<M: Module>(model: &M, each: impl FnMut(&str, &FusionTensor)) -> usize {
+    let mut walk = Walk {
         path: Vec::new(),
+        initialised: 0,
         each,
-    });
+    };
+    model.visit(&mut walk);
+    walk.initialised
 }
 
 struct Walk<F> {
     path: Vec<String>,
+    initialised: usize,
     each: F,
 }
 
@@ -28,7 +33,9 @@ fn is_cube(device: &Device) -> bool {
 macro_rules! visit_parameters {
     ($($visit:ident $kind:ty),*) => {$(
         fn $visit<const D: usize>(&mut self, param: &Param<Tensor<D, $kind>>) {
-            if is_cube(&param.lazy_device())
+            let cube = is_cube(&param.lazy_device());
+            self.initialised += usize::from(cube && !param.is_initialized());
+            if cube
                 && let Some(tensor) = fusion_tensor(&param.val())
             {
                 (self.each)(&self.path.join("."), &tensor);

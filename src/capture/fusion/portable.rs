@@ -10,6 +10,9 @@ use crate::{
     summary::cube::{CubeSummariser, DeviceTensor, NotSummarised, Slot},
 };
 
+/// Bytes of a buffer of results. Each stream has one at a time: a program may have many threads.
+const BUFFER_BYTES: u32 = 128 << 10;
+
 /// Results are handed over to be read once they fill that many bytes on the device.
 const BATCH_BYTES: u64 = 4 << 20;
 
@@ -21,7 +24,7 @@ pub(super) struct Portable {
 impl Portable {
     pub(super) fn new(client: &Client) -> Self {
         Self {
-            summariser: CubeSummariser::new(client),
+            summariser: CubeSummariser::with_buffer_bytes(client, BUFFER_BYTES),
             wanted: Vec::new(),
         }
     }

@@ -238,6 +238,11 @@ impl<'t> Parser<'t> {
                         _ => {}
                     }
                 },
+                // A character, a quotation mark perhaps.
+                b'\'' => match bytes.next()?.1 {
+                    b'\\' => drop(bytes.nth(1)),
+                    _ => drop(bytes.next()),
+                },
                 b'[' | b'(' | b'{' => open += 1,
                 b']' | b')' | b'}' if open > 0 => open -= 1,
                 b',' | b']' | b')' | b'}' if open == 0 => {

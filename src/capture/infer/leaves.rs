@@ -95,6 +95,8 @@ impl<'l, 'o> Leaves<'l, 'o> {
         });
         match found {
             Some((module, found)) => self.add(module, found, true),
+            // What is done to a parameter itself, as by an optimiser, is no call of its module.
+            None if self.is_update(op) => {}
             None => {
                 let owner = owners.into_iter().find(|owner| self.may_call(*owner, name));
                 if let Some(module) = owner {
@@ -103,6 +105,16 @@ impl<'l, 'o> Leaves<'l, 'o> {
                 }
             }
         }
+    }
+
+    /// Whether all that an operation reads and makes has one shape, that of a parameter among it.
+    fn is_update(&self, op: usize) -> bool {
+        let op = &self.flow.ops[op];
+        let Some(shape) = op.inputs.first().map(|operand| &operand.shape) else {
+            return false;
+        };
+        op.inputs.iter().all(|operand| operand.shape == *shape)
+            && op.outputs.iter().all(|out| out.tensor.shape == *shape)
     }
 
     /// False for a lookup's parameter that is read by something else than a lookup: a language

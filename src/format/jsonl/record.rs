@@ -265,6 +265,9 @@ impl Record {
                 let ReadOp {
                     call: before, late, ..
                 } = self.ops[place];
+                if late && before == Some(call) {
+                    return Err(wrong(format_args!("operation {number} is named twice")));
+                }
                 if late || !before.is_none_or(|outer| self.lies_in(call, outer)) {
                     return Err(wrong(format_args!(
                         "operation {number} belongs to two calls, {} and {}",
