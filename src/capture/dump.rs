@@ -330,6 +330,10 @@ fn write_all(queue: &Queue) {
 
 /// Writes a file; returns why its elements are not there, if their device did not give them.
 fn write_one(folder: &Path, job: Job) -> Result<Option<String>, WriteError> {
+    #[cfg_attr(
+        not(feature = "fusion"),
+        allow(clippy::infallible_destructuring_match, reason = "one kind of many")
+    )]
     let bytes = match job.elements {
         Elements::Host(bytes) => bytes,
         #[cfg(feature = "fusion")]

@@ -5,7 +5,7 @@ use super::fusion::{DeviceTrace, first_guilty};
 use super::{
     record::{CallId, Record},
     settings::Options,
-    watch::Watched,
+    watch::{Operations, Watched},
 };
 use crate::{
     format::{WriteError, jsonl::JsonlWriter},
@@ -59,18 +59,23 @@ impl Record {
                 .all(|root| self.calls[root.0].node.complete);
         // Whatever the filters leave out of the trace is judged, too.
         #[cfg(feature = "fusion")]
-        let guilty = watched
-            .and_then(|_| first_guilty(&device))
-            .map(|(mut first, call)| {
-                first.path = call.map(|call| self.call(call).node.path.clone());
-                first
-            });
+        let operations = match watched {
+            Some(_) => {
+                let (guilty, not_judged) = first_guilty(&device);
+                let guilty = guilty.map(|(mut first, call)| {
+                    first.path = call.map(|call| self.call(call).node.path.clone());
+                    first
+                });
+                Operations {
+                    guilty,
+                    not_judged,
+                    stopped: device.stopped,
+                }
+            }
+            None => Operations::default(),
+        };
         #[cfg(not(feature = "fusion"))]
-        let guilty = None;
-        #[cfg(feature = "fusion")]
-        let stopped = device.stopped;
-        #[cfg(not(feature = "fusion"))]
-        let stopped = false;
+        let operations = Operations::default();
         #[cfg(feature = "fusion")]
         let (concluded, ops) = self.complete(options, device);
         #[cfg(not(feature = "fusion"))]
@@ -92,7 +97,7 @@ impl Record {
         };
         arrange(&mut trace);
         if let Some(watched) = watched {
-            self.note(watched.conclude(&trace, guilty, stopped));
+            self.note(watched.conclude(&trace, operations));
         }
         if let Some(journal) = self.journal.take()
             && let Err(error) = close(journal, &self.notes, complete)

@@ -35,6 +35,17 @@ impl Watch {
     }
 }
 
+/// What was found among the operations of devices.
+#[derive(Debug, Default)]
+pub(crate) struct Operations {
+    /// The first guilty one.
+    pub(super) guilty: Option<FirstNonFinite>,
+    /// How many before it, or in all, have no numbers.
+    pub(super) not_judged: u64,
+    /// Whether some were kept from running.
+    pub(super) stopped: bool,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
     stop: AtomicBool,
@@ -81,13 +92,9 @@ impl Watched {
     }
 
     /// Decides at the end of the session; `operation` is the first guilty one, if there is any.
-    pub(super) fn conclude(
-        &self,
-        trace: &Trace,
-        operation: Option<FirstNonFinite>,
-        stopped_on_device: bool,
-    ) -> String {
-        let found = operation
+    pub(super) fn conclude(&self, trace: &Trace, operations: Operations) -> String {
+        let found = operations
+            .guilty
             .map(|mut operation| {
                 let path = trace
                     .roots
@@ -98,7 +105,7 @@ impl Watched {
             })
             .or_else(|| first_call(trace));
         let told = match &found {
-            Some(first) if stopped_on_device || self.panicked.load(Ordering::Relaxed) => {
+            Some(first) if operations.stopped || self.panicked.load(Ordering::Relaxed) => {
                 stopped(first)
             }
             Some(first) if self.stops() => {
@@ -110,7 +117,17 @@ impl Watched {
                  call was seen"
                     .to_owned()
             }
-            None => "no operation or call was found to make a NaN or an infinity".to_owned(),
+            None => {
+                let mut told =
+                    "no operation or call was found to make a NaN or an infinity".to_owned();
+                if operations.not_judged > 0 {
+                    told += &format!(
+                        "; {} operations have no numbers and could not be judged",
+                        operations.not_judged
+                    );
+                }
+                told
+            }
         };
         *self.first() = found;
         told

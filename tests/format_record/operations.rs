@@ -343,15 +343,9 @@ fn a_damaged_line_about_operations_is_an_error_that_names_it() {
             ops(1, "[[0,1]]"),
             "operation 0 belongs to two calls, 0 and 1",
         ),
-        (
-            ops(2, "[[1,1],[1,1]]"),
-            "operation 1 is named twice",
-        ),
+        (ops(2, "[[1,1],[1,1]]"), "operation 1 is named twice"),
         // More closely, but for the second time.
-        (
-            ops(2, "[[2,1]]"),
-            "operation 2 is named twice",
-        ),
+        (ops(2, "[[2,1]]"), "operation 2 is named twice"),
         (ops(0, "[[1]]"), "invalid length 1"),
         (ops(0, "[[1,1,1]]"), "trailing characters"),
         (ops(0, "[[1,-1]]"), "invalid value"),

@@ -125,8 +125,8 @@ impl DeviceLog {
     }
 }
 
-/// The first guilty operation of a whole log.
-pub(crate) fn first_guilty(trace: &DeviceTrace) -> Option<Found> {
+/// The first guilty operation of a whole log, and how many before it could not be judged.
+pub(crate) fn first_guilty(trace: &DeviceTrace) -> (Option<Found>, u64) {
     let mut aliases = Aliases::default();
     for output in trace.ops.iter().flat_map(|logged| &logged.op.outputs) {
         if let (Some(id), Some(source)) = (output.tensor.id, output.alias_of) {
@@ -138,7 +138,9 @@ pub(crate) fn first_guilty(trace: &DeviceTrace) -> Option<Found> {
         aliases: &aliases,
         readings: None,
     };
-    tensors.first(&trace.ops, &mut Progress::default(), |_| false)
+    let mut progress = Progress::default();
+    let found = tensors.first(&trace.ops, &mut progress, |_| false);
+    (found, progress.not_judged)
 }
 
 /// Which tensor with elements of its own each view is a view of.
