@@ -20,8 +20,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         let name = path.file_stem().and_then(|name| name.to_str());
         let name = name.ok_or("a kernel's file name is not UTF-8")?;
+        // Found from the checkout that is compiled: one build folder may serve several, and this table
+        // outlive the one that it was written in.
+        let file = format!("/kernels/ptx/{name}.ptx");
+        let text = format!("include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), {file:?}))");
         // The driver wants the text to end with a zero byte.
-        table += &format!("    ({name:?}, concat!(include_str!({path:?}), \"\\0\")),\n");
+        table += &format!("    ({name:?}, concat!({text}, \"\\0\")),\n");
     }
     table += "];\n";
     fs::write(Path::new(&env::var("OUT_DIR")?).join("ptx.rs"), table)?;
