@@ -63,22 +63,12 @@ fn has_adapter() -> bool {
     found
 }
 
-/// Every call, callers first.
-fn nodes(trace: &Trace) -> Vec<&Node> {
-    fn collect<'t>(node: &'t Node, nodes: &mut Vec<&'t Node>) {
-        nodes.push(node);
-        node.children.iter().for_each(|child| collect(child, nodes));
-    }
-    let mut nodes = Vec::new();
-    trace
-        .roots
-        .iter()
-        .for_each(|root| collect(root, &mut nodes));
-    nodes
-}
-
 fn paths(trace: &Trace) -> Vec<&str> {
-    nodes(trace).iter().map(|node| node.path.as_str()).collect()
+    trace
+        .calls()
+        .iter()
+        .map(|node| node.path.as_str())
+        .collect()
 }
 
 fn tensors(node: &Node) -> Vec<&TensorRecord> {
@@ -89,7 +79,8 @@ fn tensors(node: &Node) -> Vec<&TensorRecord> {
 
 fn op_count(trace: &Trace) -> usize {
     trace.ops.len()
-        + nodes(trace)
+        + trace
+            .calls()
             .iter()
             .map(|node| node.ops.len())
             .sum::<usize>()
@@ -133,10 +124,10 @@ fn a_trace_has_its_three_files_and_every_operation() {
     assert_eq!(count(folder.path(), ".safetensors"), 0);
     let trace = format::read(folder.path()).unwrap();
     assert!(trace.complete);
-    let matmuls = nodes(&trace);
+    let matmuls = trace.calls();
     let matmuls = matmuls.iter().flat_map(|node| &node.ops);
     assert!(matmuls.filter(|op| op.name == "Matmul").count() > 10);
-    for node in nodes(&trace) {
+    for node in trace.calls() {
         for tensor in tensors(node) {
             let lines = matches!(tensor.value, Some(TensorValue::Lines(_)));
             assert!(lines, "{} has no printed elements", node.path);
@@ -155,7 +146,7 @@ fn every_tensor_of_a_module_gets_a_file() {
     assert_eq!(printed.lines().count(), 1, "{printed}");
     let trace = format::read(folder.path()).unwrap();
     let mut files = 0;
-    for node in nodes(&trace) {
+    for node in trace.calls() {
         for tensor in tensors(node) {
             let Some(TensorValue::File(file)) = &tensor.value else {
                 panic!("{} has no file", node.path)
@@ -213,7 +204,7 @@ fn a_gpu_device_shows_what_the_cpu_shows() {
     assert_eq!(fused.notes.len(), 1);
     for trace in [&wgpu, &fused] {
         assert_eq!(paths(trace), paths(&flex));
-        for (ours, theirs) in nodes(trace).into_iter().zip(nodes(&flex)) {
+        for (ours, theirs) in trace.calls().into_iter().zip(flex.calls()) {
             let (ours, theirs) = (tensors(ours), (theirs.path.as_str(), tensors(theirs)));
             let (path, theirs) = theirs;
             assert_eq!(ours.len(), theirs.len(), "{path}");
@@ -243,8 +234,8 @@ fn modules_are_concluded_where_annotations_are_ignored() {
     let [exact, concluded] = [exact, concluded].map(|folder| format::read(folder).unwrap());
     assert_eq!(paths(&concluded), paths(&exact));
     let inferred = |node: &&Node| node.attribution == Attribution::Inferred;
-    assert!(nodes(&concluded).iter().all(inferred));
-    assert!(!nodes(&exact).iter().any(inferred));
+    assert!(concluded.calls().iter().all(inferred));
+    assert!(!exact.calls().iter().any(inferred));
 }
 
 /// `BURNSCOPE` asks for a session of the user's own program.

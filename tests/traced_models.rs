@@ -47,22 +47,6 @@ fn load(case: &str, checkpoint: &Path) -> Case {
     }
 }
 
-fn preorder<'t>(node: &'t Node, nodes: &mut Vec<&'t Node>) {
-    nodes.push(node);
-    node.children
-        .iter()
-        .for_each(|child| preorder(child, nodes));
-}
-
-fn nodes(trace: &Trace) -> Vec<&Node> {
-    let mut nodes = Vec::new();
-    trace
-        .roots
-        .iter()
-        .for_each(|root| preorder(root, &mut nodes));
-    nodes
-}
-
 /// Named so that the order in which two frameworks pass keyword arguments does not matter.
 fn input_tensors(node: &Node) -> (Vec<&TensorRecord>, BTreeMap<String, Vec<&TensorRecord>>) {
     let inputs = node.inputs.as_ref().unwrap();
@@ -160,7 +144,7 @@ fn cancels(printed: &Printed) -> bool {
 
 /// Paths, order, shapes, dtypes and printed statistics.
 fn check_tree(ours: &Trace, theirs: &Trace, statistics: bool) {
-    let (ours, theirs) = (nodes(ours), nodes(theirs));
+    let (ours, theirs) = (ours.calls(), theirs.calls());
     let paths =
         |nodes: &[&Node]| -> Vec<String> { nodes.iter().map(|node| node.path.clone()).collect() };
     assert_eq!(paths(&ours), paths(&theirs));
@@ -249,7 +233,7 @@ fn check_values(case: &str, folder: &Path, trace: &Trace, tolerance: f64) {
     let reference = SafeTensors::deserialize(&bytes).unwrap();
     let reader = DumpReader::new(folder);
     let mut compared = 0;
-    for node in nodes(trace) {
+    for node in trace.calls() {
         let inputs = input_tensors(node);
         let all = flat(&inputs)
             .into_iter()

@@ -17,7 +17,7 @@ use crate::{
         WriteError,
         jsonl::{self, JsonlWriter},
     },
-    trace::{Inputs, Node, Op, TensorRecord, TensorValue, Value},
+    trace::{Inputs, Node, Op, TensorRecord, Value},
 };
 
 /// The completed records of tensors, each made once.
@@ -46,16 +46,7 @@ impl Resolver {
         let id = self.id(id);
         let mut completed = (**record).clone();
         completed.id = Some(id);
-        if let Some(numbers) = self.numbers.get(&id)
-            && completed.summary.is_none()
-        {
-            tensor::complete(&mut completed, numbers);
-        }
-        if completed.value.is_none()
-            && let Some(file) = self.files.get(&id)
-        {
-            completed.value = Some(TensorValue::File(file.clone()));
-        }
+        tensor::complete(&mut completed, self.numbers.get(&id), self.files.get(&id));
         // Most records of the host are complete: they stay shared as they are.
         let completed = if completed == **record {
             record.clone()
@@ -113,11 +104,7 @@ impl Resolver {
                     && let Some(numbers) = self.numbers.get(&self.id(source))
                     && !self.numbers.contains_key(&id)
                 {
-                    // The printed elements depend on the shape.
-                    let numbers = Numbers {
-                        edges: None,
-                        ..numbers.clone()
-                    };
+                    let numbers = numbers.clone().in_another_shape();
                     self.numbers.insert(id, numbers);
                 }
             }

@@ -297,9 +297,26 @@ fn describe(seen: &HostTensor, id: u64, options: &Options) -> TensorRecord {
     record
 }
 
-/// Completes a device's record with the numbers that it gave.
+/// Completes a device's record with the numbers that it gave and the file of the elements, as far as
+/// there are any.
 #[cfg(feature = "fusion")]
-pub(crate) fn complete(record: &mut TensorRecord, numbers: &fusion::Numbers) {
+pub(crate) fn complete(
+    record: &mut TensorRecord,
+    numbers: Option<&fusion::Numbers>,
+    file: Option<&String>,
+) {
+    if record.summary.is_none()
+        && let Some(numbers) = numbers
+    {
+        complete_numbers(record, numbers);
+    }
+    if record.value.is_none() {
+        record.value = file.map(|file| TensorValue::File(file.clone()));
+    }
+}
+
+#[cfg(feature = "fusion")]
+fn complete_numbers(record: &mut TensorRecord, numbers: &fusion::Numbers) {
     let device = record.device.clone().filter(|device| device != "cpu");
     let device = device.as_deref();
     record.summary.clone_from(&numbers.summary);

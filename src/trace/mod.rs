@@ -110,6 +110,27 @@ pub enum Value {
     Text(String),
 }
 
+impl Trace {
+    /// Every call, each before the calls that it made.
+    pub fn calls(&self) -> Vec<&Node> {
+        fn collect<'t>(node: &'t Node, calls: &mut Vec<&'t Node>) {
+            calls.push(node);
+            node.children.iter().for_each(|child| collect(child, calls));
+        }
+        let mut calls = Vec::new();
+        self.roots.iter().for_each(|root| collect(root, &mut calls));
+        calls
+    }
+
+    /// Every operation in program order, under whatever call it is recorded.
+    pub fn operations(&self) -> Vec<&Op> {
+        let of_calls = self.calls().into_iter().flat_map(|call| &call.ops);
+        let mut operations: Vec<&Op> = self.ops.iter().chain(of_calls).collect();
+        operations.sort_by_key(|op| op.order);
+        operations
+    }
+}
+
 impl Node {
     /// The module's name below the module of another call, `layers.0`; `self` for a method of the
     /// same module, the whole path for a module elsewhere.

@@ -14,7 +14,7 @@ use burnscope::{
     Dump, Session,
     format::dump::DumpReader,
     summary::{DType, Summary},
-    trace::{Node, Op, TensorRecord, TensorValue, Trace},
+    trace::{TensorRecord, TensorValue, Trace},
 };
 
 use cubecl::cuda::CudaDevice;
@@ -74,20 +74,9 @@ fn record(dump: Dump, run: impl FnOnce(&Device)) -> Option<Traced> {
     Some(Traced { trace, folder })
 }
 
-fn ops(trace: &Trace) -> Vec<&Op> {
-    fn collect<'t>(node: &'t Node, ops: &mut Vec<&'t Op>) {
-        ops.extend(&node.ops);
-        node.children.iter().for_each(|child| collect(child, ops));
-    }
-    let mut ops: Vec<&Op> = trace.ops.iter().collect();
-    trace.roots.iter().for_each(|root| collect(root, &mut ops));
-    ops.sort_by_key(|op| op.order);
-    ops
-}
-
 /// The results of the operations with that name.
 fn results<'t>(trace: &'t Trace, name: &str) -> Vec<&'t TensorRecord> {
-    let named = ops(trace).into_iter().filter(|op| op.name == name);
+    let named = trace.operations().into_iter().filter(|op| op.name == name);
     named.map(|op| &*op.outputs[0].tensor).collect()
 }
 

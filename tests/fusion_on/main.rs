@@ -101,19 +101,6 @@ fn values(tensor: Tensor<3>) -> Vec<f32> {
     tensor.into_data().try_into_vec().unwrap()
 }
 
-fn nodes(trace: &Trace) -> Vec<&Node> {
-    fn collect<'t>(node: &'t Node, nodes: &mut Vec<&'t Node>) {
-        nodes.push(node);
-        node.children.iter().for_each(|child| collect(child, nodes));
-    }
-    let mut nodes = Vec::new();
-    trace
-        .roots
-        .iter()
-        .for_each(|root| collect(root, &mut nodes));
-    nodes
-}
-
 fn tensors(node: &Node) -> Vec<&TensorRecord> {
     let inputs = node.inputs.iter().flat_map(Inputs::values);
     let values = inputs.chain(node.outputs.iter());
@@ -128,8 +115,8 @@ fn modules_are_seen_as_on_the_host() {
     let (_, ours) = record(&model, Dump::None, &folder.path().join("gpu"));
     let host = model.clone().to_device(&Device::flex());
     let (_, theirs) = record(&host, Dump::None, &folder.path().join("cpu"));
-    assert_eq!(nodes(&ours).len(), 2 + 3 * 4);
-    for (ours, theirs) in nodes(&ours).into_iter().zip(nodes(&theirs)) {
+    assert_eq!(ours.calls().len(), 2 + 3 * 4);
+    for (ours, theirs) in ours.calls().into_iter().zip(theirs.calls()) {
         assert_eq!(ours.path, theirs.path);
         let (ours, theirs) = (tensors(ours), tensors(theirs));
         assert_eq!(ours.len(), theirs.len());
@@ -153,7 +140,7 @@ fn summaries_are_those_of_the_elements() {
     let (output, trace) = record(&model(&device), Dump::Safetensors, folder.path());
     let files = DumpReader::new(folder.path());
     let mut compared = 0;
-    for node in nodes(&trace) {
+    for node in trace.calls() {
         for tensor in tensors(node) {
             let Some(TensorValue::File(file)) = &tensor.value else {
                 panic!("{} has no file", node.path)
@@ -200,7 +187,7 @@ fn the_trace_says_that_only_modules_were_seen() {
     let model = model(&device);
     let (_, trace) = record(&model, Dump::None, folder.path());
     assert_eq!(trace.ops, []);
-    assert!(nodes(&trace).iter().all(|node| node.ops.is_empty()));
+    assert!(trace.calls().iter().all(|node| node.ops.is_empty()));
     assert_eq!(trace.notes.len(), 1, "{:?}", trace.notes);
     assert!(trace.notes[0].contains("burnscope::install()"));
     // Not where no device with operations is at work.

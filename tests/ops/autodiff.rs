@@ -7,7 +7,7 @@ use burn::{
 };
 use burnscope::{Session, trace::Trace};
 
-use super::support::{all_ops, device};
+use super::support::device;
 
 #[derive(Module, Debug)]
 struct Net {
@@ -58,7 +58,7 @@ fn check(announced: bool) {
         .max()
         .into_scalar::<f32>();
     assert!(apart < 1e-4, "{apart}");
-    let ops = all_ops(&trace);
+    let ops = trace.operations();
     let names = |backward: bool| -> Vec<&str> {
         let ops = ops.iter().filter(|op| op.backward == backward);
         ops.map(|op| op.name.as_str()).collect()
@@ -138,7 +138,7 @@ fn a_training_loop_keeps_its_passes_apart() {
         }
     });
     let trace = session.finish().unwrap();
-    let ops = all_ops(&trace);
+    let ops = trace.operations();
     let updates = ops.iter().filter(|op| op.name == "Sub").count();
     assert_eq!(updates, 2);
     assert!(

@@ -37,20 +37,6 @@ fn traces(case: &str) -> Option<(Trace, Trace)> {
     Some((trace(true), trace(false)))
 }
 
-/// Every call in order, containers before what they contain.
-fn calls(trace: &Trace) -> Vec<&Node> {
-    fn collect<'t>(node: &'t Node, found: &mut Vec<&'t Node>) {
-        found.push(node);
-        node.children.iter().for_each(|child| collect(child, found));
-    }
-    let mut found = Vec::new();
-    trace
-        .roots
-        .iter()
-        .for_each(|root| collect(root, &mut found));
-    found
-}
-
 fn outputs(node: &Node) -> Vec<&TensorRecord> {
     node.outputs.iter().flat_map(Value::tensors).collect()
 }
@@ -60,7 +46,8 @@ fn check(case: &str) {
         return;
     };
     // Outside training a dropout returns what it is given: there is no operation to see.
-    let (dropouts, exact): (Vec<&Node>, Vec<&Node>) = calls(&annotated)
+    let (dropouts, exact): (Vec<&Node>, Vec<&Node>) = annotated
+        .calls()
         .into_iter()
         .partition(|node| node.kind.as_deref() == Some("Dropout"));
     for dropout in dropouts {
@@ -73,7 +60,7 @@ fn check(case: &str) {
             dropout.path
         );
     }
-    let inferred = calls(&concluded);
+    let inferred = concluded.calls();
     let paths =
         |nodes: &[&Node]| -> Vec<String> { nodes.iter().map(|node| node.path.clone()).collect() };
     assert_eq!(paths(&inferred), paths(&exact));

@@ -12,10 +12,7 @@ use burnscope::{
     trace::{Attribution, Node, TensorValue, Trace, Value},
 };
 
-use super::{
-    summaries::assert_agrees,
-    support::{all_ops, device},
-};
+use super::{summaries::assert_agrees, support::device};
 
 /// Of which nothing is announced.
 #[derive(Module, Debug)]
@@ -117,7 +114,7 @@ fn announced_calls_are_exact_and_the_others_stand_among_them() {
     };
     assert_agrees(output.summary.as_ref().unwrap(), &summary::summarise(&view));
     // The call's output is the last operation's.
-    let ops = all_ops(&trace);
+    let ops = trace.operations();
     assert_eq!(output.id, ops.last().unwrap().outputs[0].tensor.id);
 }
 

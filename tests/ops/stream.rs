@@ -10,7 +10,7 @@ use burnscope::{
 
 use super::{
     summaries::assert_agrees,
-    support::{all_ops, device, names, record, record_with, result},
+    support::{device, names, record, record_with, result},
 };
 
 fn host_summary(data: &TensorData, dtype: summary::DType) -> summary::Summary {
@@ -32,7 +32,7 @@ fn every_operation_is_recorded_in_program_order_and_the_data_can_be_followed() {
         names(&trace),
         ["Matmul", "MulScalar", "AddScalar", "Exp", "SumDim"]
     );
-    let ops = all_ops(&trace);
+    let ops = trace.operations();
     for pair in ops.windows(2) {
         assert_eq!(Some(pair[1].inputs[0].id), pair[0].outputs[0].tensor.id);
         assert_eq!(pair[1].order, pair[0].order + 1);
@@ -70,7 +70,7 @@ fn none_of_a_thousand_operations_is_lost() {
         }
         y
     });
-    let ops = all_ops(&trace);
+    let ops = trace.operations();
     assert_eq!(ops.len(), 1000);
     for (index, op) in ops.iter().enumerate() {
         let summary = op.outputs[0].tensor.summary.as_ref().unwrap();
@@ -90,7 +90,8 @@ fn an_operation_in_place_changes_no_earlier_summary() {
         }
         y
     });
-    let means: Vec<f64> = all_ops(&trace)
+    let means: Vec<f64> = trace
+        .operations()
         .iter()
         .map(|op| op.outputs[0].tensor.summary.as_ref().unwrap().mean.unwrap())
         .collect();
@@ -115,7 +116,7 @@ fn what_only_relabels_memory_says_so_and_is_not_summarised_again() {
     assert_eq!(swapped.alias_of, made.tensor.id);
     assert_eq!(swapped.tensor.summary, None);
     assert_eq!(swapped.tensor.not_summarised, None);
-    let ops = all_ops(&trace);
+    let ops = trace.operations();
     let reshaped = ops.iter().find(|op| op.name == "Reshape").unwrap();
     assert_eq!(reshaped.outputs[0].alias_of, made.tensor.id);
     // The same elements in the same order: the numbers are known.
@@ -166,7 +167,7 @@ fn quantised_tensors_have_the_numbers_of_the_values_they_stand_for() {
     let x = Tensor::<2>::random([8, 32], Distribution::Normal(0.0, 1.0), &device);
     let scheme = QuantScheme::default().with_value(QuantValue::Q8S);
     let (back, trace) = record(|| x.clone().quantize_dynamic(&scheme).dequantize());
-    let ops = all_ops(&trace);
+    let ops = trace.operations();
     let quantised = ops.iter().find(|op| op.name == "Quantize").unwrap();
     let tensor = &quantised.outputs[0].tensor;
     let ours = tensor.summary.as_ref();
@@ -212,7 +213,7 @@ fn threads_are_told_apart() {
         work(&device, 2.0);
     });
     let trace = session.finish().unwrap();
-    let ops = all_ops(&trace);
+    let ops = trace.operations();
     let mut by_stream: std::collections::BTreeMap<u64, Vec<f64>> = Default::default();
     for op in ops.iter().filter(|op| op.name == "MulScalar") {
         let mean = op.outputs[0].tensor.summary.as_ref().unwrap().mean;
@@ -239,7 +240,7 @@ fn a_tensor_of_another_thread_is_the_same_tensor() {
     });
     let trace = session.finish().unwrap();
     let made = result(&trace, "MulScalar").tensor.id;
-    let ops = all_ops(&trace);
+    let ops = trace.operations();
     let used = ops.iter().find(|op| op.name == "AddScalar").unwrap();
     assert_eq!(Some(used.inputs[0].id), made);
 }
@@ -273,7 +274,7 @@ fn a_session_takes_tensors_of_two_devices() {
         };
         tensors.into_iter().map(summary).collect()
     };
-    let name = &all_ops(&trace)[0].device;
+    let name = &trace.operations()[0].device;
     assert_ne!(name, "cpu");
     assert_eq!(
         found(inputs),
@@ -308,7 +309,7 @@ fn a_tensor_in_the_memory_of_another_is_not_taken_for_it() {
     let unseen = made + 1.0;
     session.run(|| unseen * 2.0).into_data();
     let trace = session.finish().unwrap();
-    let ops = all_ops(&trace);
+    let ops = trace.operations();
     assert_eq!(names(&trace), ["Ones", "MulScalar", "MulScalar"]);
     assert_ne!(Some(ops[2].inputs[0].id), ops[1].outputs[0].tensor.id);
     let mean = |op: &burnscope::trace::Op| op.outputs[0].tensor.summary.clone().unwrap().mean;
@@ -347,7 +348,7 @@ fn the_numbers_of_a_slow_thread_are_waited_for() {
         });
     });
     let trace = session.finish().unwrap();
-    let ops = all_ops(&trace);
+    let ops = trace.operations();
     let slow: Vec<f64> = ops
         .iter()
         .filter(|op| op.stream == ops.last().unwrap().stream && op.name == "Exp")
@@ -438,13 +439,14 @@ fn a_failed_operation_is_told_and_takes_no_numbers_along() {
         eprintln!("skipped: this device has terabytes");
         return;
     }
-    let good: Vec<f64> = all_ops(&trace)
+    let good: Vec<f64> = trace
+        .operations()
         .iter()
         .filter(|op| op.outputs[0].tensor.shape == [4])
         .map(|op| op.outputs[0].tensor.summary.clone().unwrap().mean.unwrap())
         .collect();
     assert_eq!(good, [3.0, 2.0]);
-    for op in all_ops(&trace) {
+    for op in trace.operations() {
         let tensor = &op.outputs[0].tensor;
         if tensor.shape != [4] {
             assert_eq!(tensor.summary, None, "{}", op.name);

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use burn::tensor::{Device, DeviceKind, Tensor};
 use burnscope::{
     Dump, Session,
-    trace::{Node, Op, Output, Trace},
+    trace::{Op, Output, Trace},
 };
 
 /// A software Vulkan device or the machine's own, with operations seen; `None` without any adapter.
@@ -54,25 +54,18 @@ pub fn record_with<R>(
     (result, session.finish().unwrap())
 }
 
-/// Every operation of a trace in program order, under whatever call it is.
-pub fn all_ops(trace: &Trace) -> Vec<&Op> {
-    fn collect<'t>(node: &'t Node, ops: &mut Vec<&'t Op>) {
-        ops.extend(&node.ops);
-        node.children.iter().for_each(|child| collect(child, ops));
-    }
-    let mut ops: Vec<&Op> = trace.ops.iter().collect();
-    trace.roots.iter().for_each(|root| collect(root, &mut ops));
-    ops.sort_by_key(|op| op.order);
-    ops
-}
-
 pub fn names(trace: &Trace) -> Vec<&str> {
-    all_ops(trace).iter().map(|op| op.name.as_str()).collect()
+    trace
+        .operations()
+        .iter()
+        .map(|op| op.name.as_str())
+        .collect()
 }
 
 /// The only result of the only operation with that name.
 pub fn result<'t>(trace: &'t Trace, name: &str) -> &'t Output {
-    let found: Vec<&Op> = all_ops(trace)
+    let found: Vec<&Op> = trace
+        .operations()
         .into_iter()
         .filter(|op| op.name == name)
         .collect();

@@ -6,10 +6,7 @@ use super::{
     log::{DeviceLog, Logged, Place, State},
     reader::{Numbers, Readings},
 };
-use crate::{
-    capture::tensor,
-    trace::{Op, TensorValue},
-};
+use crate::{capture::tensor, trace::Op};
 
 /// Given operations in their order, on the thread that reads results.
 pub(super) type Publish = Box<dyn Fn(Vec<(Op, Place)>) + Send + Sync>;
@@ -67,18 +64,10 @@ impl State {
             record.id = Some(id);
             let mut numbers = self.numbers(id, readings)?;
             if let (None, true, Some(source)) = (&numbers, *same_numbers, output.alias_of) {
-                // The printed elements depend on the shape.
-                numbers = self.numbers(source, readings)?.map(|numbers| Numbers {
-                    edges: None,
-                    ..numbers
-                });
+                let source = self.numbers(source, readings)?;
+                numbers = source.map(Numbers::in_another_shape);
             }
-            if let Some(numbers) = numbers {
-                tensor::complete(&mut record, &numbers);
-            }
-            if let (None, Some(file)) = (&record.value, self.trace.files.get(&id)) {
-                record.value = Some(TensorValue::File(file.clone()));
-            }
+            tensor::complete(&mut record, numbers.as_ref(), self.trace.files.get(&id));
             output.tensor = record.into();
         }
         Some(op)

@@ -19,6 +19,17 @@ pub(crate) struct Numbers {
     pub(crate) refused: Option<String>,
 }
 
+impl Numbers {
+    /// Those of a tensor with the same elements in the same order: what is printed of them depends on
+    /// the shape.
+    pub(crate) fn in_another_shape(self) -> Self {
+        Self {
+            edges: None,
+            ..self
+        }
+    }
+}
+
 /// Numbers by the session's numbers of tensors.
 pub(super) type Readings = HashMap<u64, Numbers>;
 
